@@ -1,0 +1,1 @@
+"""Values, seams and errors. Standard library only."""

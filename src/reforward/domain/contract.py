@@ -1,0 +1,47 @@
+"""What must stay true, and the gain that counts. The only place where thresholds live."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from reforward.domain.errors import BadInput
+from reforward.domain.record import Record
+
+Numerics = Literal["bit-exact", "reassociated"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract(Record):
+    """Limits that a verdict is ruled under; hashed into every verdict."""
+
+    tag: ClassVar[str] = "contract"
+
+    numerics: Numerics
+    """`bit-exact`: same bits. `reassociated`: same mathematics, another summation order."""
+    min_gain: float = 0.01
+    """The smallest relative gain worth admitting: 0.01 is one per cent more work per second."""
+    alpha: float = 0.05
+    """Chance of one false accept that a whole run may spend, over all its candidates and looks."""
+    min_pairs: int = 4
+    """Pairs of fresh launches before any accept."""
+    max_pairs: int = 16
+    """Pairs after which an undecided session is ruled `unsure`."""
+    error_ratio: float = 2.0
+    """RMS error against the oracle, over the stock forward's own on the same inputs."""
+    worst_ratio: float = 4.0
+    """Worst element's error against the oracle, over the stock forward's own worst."""
+    kl_ratio: float = 4.0
+    """Mean KL divergence from the oracle, over the stock forward's own."""
+    top1_slack: float = 0.002
+    """Share of positions by which top-1 agreement with the oracle may fall below the stock forward's."""
+    extra_memory: float = 1.25
+    """Bytes that a candidate may use beyond the incumbent (packed, state, private), in units of the weights."""
+    max_build_s: float = 600.0
+    """Deadline of the build stage and of packing, seconds each."""
+    max_step_s: float = 60.0
+    """Deadline of one answer from a worker, seconds."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1 or not 0 <= self.min_gain < 10:
+            raise BadInput(f"alpha must lie in (0, 1) and min_gain in [0, 10), got {self.alpha} and {self.min_gain}")
+        if not 2 <= self.min_pairs <= self.max_pairs:
+            raise BadInput(f"2 <= min_pairs <= max_pairs is needed, got {self.min_pairs} and {self.max_pairs}")

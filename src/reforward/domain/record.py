@@ -1,0 +1,56 @@
+"""The base of every value: frozen, keyword-only, named by a tagged hash of its content."""
+
+import dataclasses
+import hashlib
+import json
+from functools import cached_property
+from typing import Any, ClassVar
+
+HASH_BYTES = 16
+
+
+def canonical_json(value: object) -> str:
+    """The one text form that is hashed: sorted keys, no spaces, no NaN. Changing it changes every id."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: object) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def content_hash(data: bytes) -> str:
+    """Hex BLAKE2b of `data`; collision-resistant at 128 bits."""
+    return hashlib.blake2b(data, digest_size=HASH_BYTES).hexdigest()
+
+
+def content_id(tag: str, text: str) -> str:
+    """`<tag>:b2:<hex>`: the kind, the hash function, the hash. The tag is part of what is hashed."""
+    return f"{tag}:b2:" + content_hash(f"{tag}\0{text}".encode())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Record:
+    """A value whose identity is its content. Subclasses set `tag` and hold only JSON-shaped fields."""
+
+    tag: ClassVar[str]
+
+    @cached_property
+    def body(self) -> str:
+        """Canonical JSON of the fields: what the ledger stores and what `id` hashes."""
+        return canonical_json(self)
+
+    @cached_property
+    def id(self) -> str:
+        """Tagged content hash, equal for equal content wherever it was made."""
+        return content_id(self.tag, self.body)
+
+
+def short(record_id: str) -> str:
+    """The first ten hex digits of an id, for people."""
+    return record_id.rsplit(":", 1)[-1][:10]

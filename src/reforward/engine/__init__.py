@@ -1,0 +1,1 @@
+"""Processes: vault, nursery, worker, pool, wire. Weights stay loaded; candidates come and go."""

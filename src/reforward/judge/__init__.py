@@ -1,0 +1,1 @@
+"""Pure functions from facts to a ruling."""

@@ -1,0 +1,1 @@
+"""Append-only history of all values, and the views derived from it."""

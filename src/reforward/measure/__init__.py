@@ -1,0 +1,1 @@
+"""Sessions: interleaved arms, the client-side clock, replay of a workload."""

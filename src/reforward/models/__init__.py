@@ -1,0 +1,1 @@
+"""Stock forward passes: the readable twins that every candidate is compared with."""

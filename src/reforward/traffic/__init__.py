@@ -1,0 +1,1 @@
+"""Traces, and the workloads distilled from them."""
