@@ -1,4 +1,4 @@
-"""One run of the loop: what it was asked to do, so that it can be resumed."""
+"""One run of the loop: what it was asked to do, so that it can be resumed, and the turns it took."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,3 +21,16 @@ class Run(Record):
     """A later window of the same traffic, on which winners are confirmed."""
     proposers: tuple[str, ...]
     started_at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn(Record):
+    """Ties a verdict to the run and the proposal it was made for. Appended together with its verdict."""
+
+    tag: ClassVar[str] = "turn"
+
+    run: str
+    proposal: str
+    verdict: str
+    incumbent: str
+    """Candidate that it was compared with."""
