@@ -28,6 +28,8 @@ class Brief:
     """The best accepted so far; a new proposal usually starts from it."""
     verdicts: tuple[Verdict, ...]
     """Of this run, in order, both tiers."""
+    skipped: tuple[str, ...] = ()
+    """`what` of every `Unable` that this run has recorded, so that it is not said twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
