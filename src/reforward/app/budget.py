@@ -1,0 +1,43 @@
+"""How long a run may go on: seconds, candidates, or both."""
+
+import re
+from dataclasses import dataclass
+
+from reforward.domain.errors import BadInput
+
+SEARCH_SHARE = 0.6
+"""Share of the seconds that may go into screening before the best candidates must be confirmed."""
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Limits of one run; None means unlimited."""
+
+    seconds: float | None = None
+    candidates: int | None = None
+    """Candidates screened at the fast tier."""
+
+    def __post_init__(self) -> None:
+        if self.seconds is None and self.candidates is None:
+            raise BadInput("a run needs a budget: pass --budget 10m or --candidates 20")
+        if (self.seconds or 1) <= 0 or (self.candidates or 1) <= 0:
+            raise BadInput(f"a budget must be positive, got {self!r}")
+
+    def screening_over(self, elapsed_s: float, screened: int) -> bool:
+        """No further candidate may be screened."""
+        late = self.seconds is not None and elapsed_s >= SEARCH_SHARE * self.seconds
+        return late or (self.candidates is not None and screened >= self.candidates)
+
+    def over(self, elapsed_s: float) -> bool:
+        """Nothing more may be started."""
+        return self.seconds is not None and elapsed_s >= self.seconds
+
+
+def parse_seconds(text: str) -> float:
+    """`90s`, `10m`, `1.5h` as seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not match:
+        raise BadInput(f"budget {text!r} is not a duration; write a number and s, m or h, such as 10m")
+    return float(match[1]) * _UNITS[match[2]]

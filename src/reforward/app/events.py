@@ -1,0 +1,53 @@
+"""What happened in a run, as values: for the terminal, for logs and for tests."""
+
+from dataclasses import dataclass
+
+from reforward.domain.candidate import Candidate
+from reforward.domain.ports import Idea, Unable
+from reforward.domain.subject import Tier
+from reforward.domain.verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Working:
+    """Something that takes time has begun."""
+
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """A candidate entered the run."""
+
+    idea: Idea
+    order: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CouldNot:
+    """An idea that this machine cannot try was recorded as skipped."""
+
+    unable: Unable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A candidate was measured and ruled on."""
+
+    candidate: Candidate
+    reason: str
+    """Why it was proposed."""
+    tier: Tier
+    verdict: Verdict
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promoted:
+    """A candidate became the incumbent."""
+
+    candidate: Candidate
+    verdict: Verdict
+
+
+Event = Working | Proposed | CouldNot | Judged | Promoted

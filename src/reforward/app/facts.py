@@ -1,0 +1,100 @@
+"""Numbers for people and for `--json`, derived from records: never stored, never judged."""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reforward.domain.measurement import Arm, ArmName, Measurement, Sample
+from reforward.domain.verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Median:
+    """A median with a distribution-free 95 % interval from order statistics (David and Nagaraja, Order Statistics)."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmFacts:
+    """One arm of a session, summarised over its passes."""
+
+    candidate: str
+    pass_s: Median
+    decode_tok_s: Median | None
+    ttft_s: Median | None
+    load_s: float
+    pack_s: float
+    build_s: float
+    packed_bytes: int
+    private_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFacts:
+    """Both arms of a session side by side."""
+
+    measurement: str
+    tier: str
+    launches: int
+    weights_bytes: int
+    incumbent: ArmFacts
+    candidate: ArmFacts
+
+
+def median(values: Sequence[float]) -> Median:
+    """The median; `low` and `high` are the order statistics that cover it with at least 95 % (all, if too few)."""
+    ordered = sorted(values)
+    count = len(ordered)
+    rank = _binomial_rank(count)
+    return Median(value=statistics.median(ordered), low=ordered[rank], high=ordered[count - 1 - rank], count=count)
+
+
+def _binomial_rank(count: int) -> int:
+    """Largest r such that fewer than r+1 of `count` fair coins come up heads with probability at most 2.5 %."""
+    below, rank = 0.0, 0
+    while rank < count // 2:
+        below += math.comb(count, rank) / 2**count
+        if below > 0.025:
+            break
+        rank += 1
+    return max(rank - 1, 0)
+
+
+def session_facts(measurement: Measurement) -> SessionFacts:
+    """Summary of a measurement: medians over all passes, none left out."""
+    return SessionFacts(
+        measurement=measurement.id,
+        tier=measurement.tier,
+        launches=len({sample.launch for sample in measurement.samples}),
+        weights_bytes=measurement.candidate.memory.weights,
+        incumbent=_arm(measurement.incumbent, "incumbent", measurement.samples),
+        candidate=_arm(measurement.candidate, "candidate", measurement.samples),
+    )
+
+
+def _arm(arm: Arm, name: ArmName, samples: Sequence[Sample]) -> ArmFacts:
+    own = [sample for sample in samples if sample.arm == name]
+    rates = [sample.decode_tokens / sample.decode_s for sample in own if sample.decode_s > 0]
+    ttft = [second for sample in own for second in sample.ttft_s]
+    return ArmFacts(
+        candidate=arm.candidate,
+        pass_s=median([sample.seconds for sample in own]),
+        decode_tok_s=median(rates) if rates else None,
+        ttft_s=median(ttft) if ttft else None,
+        load_s=arm.load_s,
+        pack_s=arm.pack_s,
+        build_s=arm.build_s,
+        packed_bytes=arm.memory.packed,
+        private_bytes=arm.memory.private,
+    )
+
+
+def count_verdicts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """`tier ruling reason` -> how many."""
+    return dict(Counter(f"{v.tier} {v.ruling} {v.reason}" for v in verdicts).most_common())

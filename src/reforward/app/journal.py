@@ -1,0 +1,98 @@
+"""A run as the ledger tells it: what was proposed, what was ruled, who is the incumbent, what is left to confirm."""
+
+from typing import TypeVar
+
+from reforward.domain.candidate import Candidate, Proposal, Skipped
+from reforward.domain.measurement import Failed, Measurement
+from reforward.domain.ports import Idea, Ledger, Unable
+from reforward.domain.run import Run, Turn
+from reforward.domain.verdict import Verdict
+
+T = TypeVar("T")
+
+
+class Journal:
+    """Reads a run's records once, then keeps up with what it appends. The ledger stays the only memory."""
+
+    def __init__(self, ledger: Ledger, run: Run, stock: Candidate) -> None:
+        self.ledger, self.run, self.stock = ledger, run, stock
+        self.proposals = [p for p in self._read("proposal", Proposal) if p.run == run.id]
+        self.turns = [t for t in self._read("turn", Turn) if t.run == run.id]
+        self.verdicts = [self._get(turn.verdict, Verdict) for turn in self.turns]
+        self.skipped = {s.what for s in self._read("skipped", Skipped) if s.run == run.id}
+
+    @property
+    def screened(self) -> int:
+        """Candidates that have a fast-tier verdict in this run."""
+        return sum(verdict.tier == "fast" for verdict in self.verdicts)
+
+    @property
+    def confirmations(self) -> int:
+        """Slow-tier verdicts of this run: looks that the error budget is shared by."""
+        return sum(verdict.tier == "slow" for verdict in self.verdicts)
+
+    @property
+    def incumbent(self) -> Candidate:
+        """The last candidate that the slow tier accepted, or the stock forward."""
+        accepted = [v for v in self.verdicts if v.tier == "slow" and v.ruling == "accept"]
+        return self._get(accepted[-1].candidate, Candidate) if accepted else self.stock
+
+    def next_to_confirm(self) -> Candidate | None:
+        """The most promising candidate against the present incumbent that the slow tier has not seen."""
+        seen = {verdict.candidate for verdict in self.verdicts if verdict.tier == "slow"}
+        incumbent = self.incumbent.id
+        open_ = [
+            verdict
+            for verdict, turn in zip(self.verdicts, self.turns, strict=True)
+            if verdict.tier == "fast" and verdict.ruling == "accept" and turn.incumbent == incumbent
+            and verdict.candidate not in seen
+        ]
+        best = max(open_, key=lambda verdict: verdict.gain.mid if verdict.gain else 0.0, default=None)
+        return self._get(best.candidate, Candidate) if best else None
+
+    def propose(self, idea: Idea) -> int:
+        """Record an idea, with its candidate and parent; returns its place in the run."""
+        order = next((p.order for p in self.proposals if p.candidate == idea.candidate.id), len(self.proposals))
+        proposal = Proposal(
+            run=self.run.id, candidate=idea.candidate.id, parent=idea.parent, author=idea.author, reason=idea.reason,
+            order=order,
+        )
+        self.ledger.append(idea.candidate, proposal)
+        if order == len(self.proposals):
+            self.proposals.append(proposal)
+        return order
+
+    def skip(self, unable: Unable) -> bool:
+        """Record what cannot be tried here; False if it was recorded before (a proposer that repeats itself is done)."""
+        if unable.what in self.skipped:
+            return False
+        self.skipped.add(unable.what)
+        self.ledger.append(Skipped(run=self.run.id, author=unable.author, what=unable.what, remedy=unable.remedy))
+        return True
+
+    def close_turn(
+        self, measurement: Measurement | Failed, verdict: Verdict, candidate: Candidate, incumbent: Candidate
+    ) -> None:
+        """Append facts, ruling and their place in the run, all or none."""
+        turn = Turn(
+            run=self.run.id, proposal=self.proposal_of(candidate).id, verdict=verdict.id, incumbent=incumbent.id
+        )
+        self.ledger.append(measurement, verdict, turn)
+        self.turns.append(turn)
+        self.verdicts.append(verdict)
+
+    def proposal_of(self, candidate: Candidate) -> Proposal:
+        """The proposal that brought this candidate into the run."""
+        return next(p for p in self.proposals if p.candidate == candidate.id)
+
+    def reason_for(self, candidate: Candidate) -> str:
+        """Why it was proposed."""
+        return self.proposal_of(candidate).reason
+
+    def _read(self, tag: str, kind: type[T]) -> list[T]:
+        return [record for record in self.ledger.records(tag) if isinstance(record, kind)]
+
+    def _get(self, record_id: str, kind: type[T]) -> T:
+        record = self.ledger.get(record_id)
+        assert isinstance(record, kind), record_id
+        return record

@@ -1,0 +1,29 @@
+"""What a user chose for one command, before defaults are filled in by the house."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reforward.domain.contract import Numerics
+from reforward.domain.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """None means: let the house choose, and say what it chose."""
+
+    traffic: Path | None = None
+    """Trace file; the packaged slice if None."""
+    min_gain: float = 0.01
+    numerics: Numerics | None = None
+    length_scale: float | None = None
+    requests: int = 6
+    """Requests in the distilled workload."""
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.requests < 1:
+            raise BadInput(f"--requests must be at least 1, got {self.requests}")
+        if self.length_scale is not None and not 0 < self.length_scale <= 1:
+            raise BadInput(f"--length-scale must lie in (0, 1], got {self.length_scale}")
+        if self.threads is not None and self.threads < 1:
+            raise BadInput(f"--threads must be at least 1, got {self.threads}")

@@ -1,0 +1,99 @@
+"""How facts look on a terminal. No logic: each function prints one kind of fact."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from reforward.app.facts import ArmFacts, Median, SessionFacts
+from reforward.domain.record import canonical_json, short
+from reforward.domain.verdict import Interval, Verdict
+
+console = Console(highlight=False, soft_wrap=True)
+STYLE = {"accept": "green", "reject": "red", "unsure": "yellow"}
+
+
+def as_json(value: object) -> None:
+    """Any record or fact as indented JSON on stdout."""
+    print(json.dumps(json.loads(canonical_json(value)), indent=2))
+
+
+def percent(gain: Interval | None) -> str:
+    """`+25.1 % [+22.0, +28.3]`, or a dash."""
+    if gain is None:
+        return "-"
+    return f"{100 * gain.mid:+.1f} % [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+
+
+def verdict_line(verdict: Verdict, reason: str, seconds: float) -> None:
+    """One line per judged candidate."""
+    word = f"[{STYLE[verdict.ruling]}]{verdict.ruling:<6}[/]"
+    gain = "" if verdict.gain is None else f" {percent(verdict.gain)}"
+    console.print(
+        f"  {verdict.tier:<4} {word} {verdict.reason:<12}{gain:<26} {seconds:5.1f} s  {short(verdict.candidate)}  {reason}"
+    )
+    if verdict.reason in {"failed", "numerics", "token-mismatch", "shape", "non-finite", "memory"}:
+        console.print(f"       [dim]{verdict.detail}[/]")
+
+
+def verdict_details(verdict: Verdict) -> None:
+    """Ruling, reason in words, and every check with its number."""
+    console.print(f"[{STYLE[verdict.ruling]}]{verdict.ruling}[/] ({verdict.reason}): {verdict.detail}")
+    console.print(f"gain {percent(verdict.gain)}")
+    table = Table("check", "value", "limit", "", box=None)
+    for finding in verdict.findings:
+        mark = "[green]ok[/]" if finding.passed else "[red]broken[/]"
+        table.add_row(finding.check, f"{finding.value:.4g}", f"{finding.limit:.4g}", mark)
+    if verdict.findings:
+        console.print(table)
+
+
+def session(facts: SessionFacts) -> None:
+    """Incumbent and candidate side by side, with intervals."""
+    table = Table("", "incumbent", "candidate", "ratio", box=None)
+    rows: list[tuple[str, Median | None, Median | None, bool]] = [
+        ("decode tok/s", facts.incumbent.decode_tok_s, facts.candidate.decode_tok_s, True),
+        ("TTFT s", facts.incumbent.ttft_s, facts.candidate.ttft_s, False),
+        ("pass s", facts.incumbent.pass_s, facts.candidate.pass_s, False),
+    ]
+    for name, old, new, more_is_better in rows:
+        if old is not None and new is not None:
+            ratio = new.value / old.value if more_is_better else old.value / new.value
+            table.add_row(name, interval(old), interval(new), f"{ratio:.2f}x")
+    for name, read in _COSTS.items():
+        table.add_row(name, read(facts.incumbent), read(facts.candidate), "")
+    table.add_row("weights MB, shared", f"{facts.weights_bytes / 1e6:.0f}", "the same", "")
+    console.print(table)
+    console.print(f"[dim]median [95 % interval of the median]; {facts.launches} pairs of fresh launches[/]")
+
+
+_COSTS: dict[str, Any] = {
+    "swap s (frozen to ready)": lambda arm: f"{arm.load_s:.2f}",
+    "build s / pack s, once": lambda arm: f"{arm.build_s:.1f} / {arm.pack_s:.1f}",
+    "packed MB": lambda arm: f"{arm.packed_bytes / 1e6:.0f}",
+    "private MB, peak": lambda arm: f"{arm.private_bytes / 1e6:.0f}",
+}
+
+
+def interval(value: Median) -> str:
+    """`14.2 [13.9, 14.4]` with digits that fit the size."""
+    digits = 1 if value.value >= 10 else 3
+    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+
+
+def counts(numbers: dict[str, int]) -> None:
+    """Verdicts by tier, ruling and reason."""
+    console.print("  ".join(f"{name}: {number}" for name, number in numbers.items()) or "none")
+
+
+def rows(header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A plain table."""
+    table = Table(*header, box=None)
+    for line in lines:
+        table.add_row(*line)
+    console.print(table)
+
+
+__all__ = ["ArmFacts", "as_json", "console", "counts", "interval", "percent", "rows", "session", "verdict_details", "verdict_line"]
