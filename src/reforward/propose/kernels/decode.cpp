@@ -2,13 +2,13 @@
 #include "gemv.h"
 #include "math.h"
 #include "pool.h"
+#include "shares.h"
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <vector>
 
 static Pool pool;
-constexpr long kChunk = 32;  // weight rows that a thread takes at a time
+constexpr long kChunk = 16;  // weight rows that a thread takes at a time
 
 struct Layer {  // row-major [out, in] weights; biases and head norms may be null
     const void *attention_norm, *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_norm, *k_norm, *o;
@@ -34,7 +34,7 @@ struct Tokens {
 template <class W>
 class Step {
   public:
-    Step(const Model& model, const Tokens& tokens) : m(model), t(tokens), turns(new Turn[5 * model.layers + 1]) {
+    Step(const Model& model, const Tokens& tokens) : m(model), t(tokens), shares(5 * model.layers + 1, model.threads) {
         long q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
         stream.resize(t.count * m.hidden), mixed.resize(t.count * (q + 2 * kv));
         attended.resize(t.count * q), gated.resize(t.count * m.inner);
@@ -44,55 +44,47 @@ class Step {
     }
 
     void run() {
-        pool.run(m.threads, [](void* self, int) { static_cast<Step*>(self)->thread(); }, this);
+        pool.run(m.threads, [](void* self, int thread) { static_cast<Step*>(self)->thread(thread); }, this);
     }
 
   private:
-    struct alignas(64) Turn {
-        std::atomic<long> next{0};
-    };
     struct Scratch {
         std::vector<float> x, plain, scores;
+        int thread;
     };
 
     const Model& m;
     const Tokens& t;
-    std::unique_ptr<Turn[]> turns;
+    Shares shares;
     std::vector<float> stream, mixed, attended, gated;
 
     static const W* as(const void* p) { return static_cast<const W*>(p); }
 
-    void thread() {
+    void thread(int self) {
         static thread_local Scratch s;
         long widest = std::max(std::max(m.hidden, m.inner), m.heads * m.head_dim);
         s.x.resize(kMaxRows * widest + 3 * m.head_dim), s.plain.resize(widest + m.head_dim), s.scores.resize(m.length);
         for (long l = 0; l < m.layers; ++l) {
             const Layer& layer = m.layer[l];
-            Turn* turn = &turns[5 * l];
+            long job = 5 * l;
+            s.thread = self;
             normed(layer.attention_norm, s, t.count, nullptr);
-            project(layer, s, turn[0]);
+            project(layer, s, job);
             pool.barrier(m.threads);
-            for (long unit; (unit = turn[1].next.fetch_add(1)) < t.count * m.heads;)
-                attend(layer, s, unit / m.heads, unit % m.heads);
+            shares.deal(job + 1, self, t.count * m.heads, 1,
+                        [&](long unit, long) { attend(layer, s, unit / m.heads, unit % m.heads); });
             pool.barrier(m.threads);
             staged(attended.data(), m.heads * m.head_dim, s);
-            add(layer.o, m.heads * m.head_dim, s, turn[2]);
+            add(layer.o, m.heads * m.head_dim, s, job + 2);
             pool.barrier(m.threads);
             normed(layer.mlp_norm, s, t.count, nullptr);
-            gate(layer, s, turn[3]);
+            gate(layer, s, job + 3);
             pool.barrier(m.threads);
             staged(gated.data(), m.inner, s);
-            add(layer.down, m.inner, s, turn[4]);
+            add(layer.down, m.inner, s, job + 4);
             pool.barrier(m.threads);
         }
         head(s);
-    }
-
-    // Calls body(begin, end) for chunks of 0 .. width until all are taken.
-    template <class F>
-    static void share(Turn& turn, long width, F body) {
-        for (long begin; (begin = turn.next.fetch_add(kChunk)) < width;)
-            body(begin, begin + kChunk < width ? begin + kChunk : width);
     }
 
     void staged(const float* x, long width, Scratch& s) {
@@ -123,11 +115,11 @@ class Step {
             for (long b = 0; b < count; ++b) put(n, b, sums[(n - begin) * count + b]);
     }
 
-    void project(const Layer& layer, Scratch& s, Turn& turn) {
+    void project(const Layer& layer, Scratch& s, long job) {
         long q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim, all = q + 2 * kv;
         const void *weight[3] = {layer.q, layer.k, layer.v}, *bias[3] = {layer.q_bias, layer.k_bias, layer.v_bias};
         const long first[4] = {0, q, q + kv, all};
-        share(turn, all, [&](long begin, long end) {
+        shares.deal(job, s.thread, all, kChunk, [&](long begin, long end) {
             for (int part = 0; part < 3; ++part) {
                 long from = std::max(begin, first[part]), to = std::min(end, first[part + 1]);
                 if (from >= to) continue;
@@ -140,15 +132,15 @@ class Step {
         });
     }
 
-    void add(const void* weight, long depth, Scratch& s, Turn& turn) {
-        share(turn, m.hidden, [&](long begin, long end) {
+    void add(const void* weight, long depth, Scratch& s, long job) {
+        shares.deal(job, s.thread, m.hidden, kChunk, [&](long begin, long end) {
             product(weight, depth, t.count, s, begin, end,
                     [&](long n, long b, float sum) { stream[b * m.hidden + n] += sum; });
         });
     }
 
-    void gate(const Layer& layer, Scratch& s, Turn& turn) {
-        share(turn, m.inner, [&](long begin, long end) {
+    void gate(const Layer& layer, Scratch& s, long job) {
+        shares.deal(job, s.thread, m.inner, kChunk, [&](long begin, long end) {
             float open[kChunk * kMaxRows];
             product(layer.gate, m.hidden, t.count, s, begin, end,
                     [&](long n, long b, float sum) { open[(n - begin) * t.count + b] = sum; });
@@ -161,7 +153,7 @@ class Step {
 
     void head(Scratch& s) {
         normed(m.final_norm, s, t.wanted, t.row);
-        share(turns[5 * m.layers], m.vocab, [&](long begin, long end) {
+        shares.deal(5 * m.layers, s.thread, m.vocab, kChunk, [&](long begin, long end) {
             product(m.head, m.hidden, t.wanted, s, begin, end,
                     [&](long n, long b, float sum) { t.logits[b * m.vocab + n] = sum; });
         });

@@ -3,18 +3,18 @@
 #include "vector.h"
 
 constexpr long kMaxRows = 8;      // activations that share one pass over the weights
-constexpr long kPrefetch = 1024;  // bytes ahead of the current load
+constexpr long kPrefetch = 4096;  // bytes ahead of the current load, at least
 
 // out[r * M + m] = sum over k of w[r * k + i] * x[m * k + i], for R rows of weights and M activations.
 template <int R, int M, class W>
 static inline void dots(const W* w, const float* x, long k, float* out) {
     constexpr int parts = Row<W>::parts;
     Vec acc[R][M] = {};
-    long i = 0;
+    long block = R * k * long(sizeof(W)), ahead = block > kPrefetch ? block : kPrefetch, i = 0;
     for (; i + Row<W>::step <= k; i += Row<W>::step) {
         Vec wide[R][parts];
         for (int r = 0; r < R; ++r) {
-            __builtin_prefetch(reinterpret_cast<const char*>(w + r * k + i) + kPrefetch);
+            __builtin_prefetch(reinterpret_cast<const char*>(w + r * k + i) + ahead, 0, 2);
             Row<W>::read(w + r * k + i, wide[r]);
         }
         for (int p = 0; p < parts; ++p)
@@ -34,7 +34,7 @@ static inline void dots(const W* w, const float* x, long k, float* out) {
 // Weight rows begin .. end against M activations; out[(n - begin) * M + m].
 template <int M, class W>
 static void sweep(const W* w, const float* x, long k, long begin, long end, float* out) {
-    constexpr int R = M <= 2 ? 4 : 2;
+    constexpr int R = M <= 2 ? 1 : 2;
     long n = begin;
     for (; n + R <= end; n += R) dots<R, M>(w + n * k, x, k, out + (n - begin) * M);
     for (; n < end; ++n) dots<1, M>(w + n * k, x, k, out + (n - begin) * M);

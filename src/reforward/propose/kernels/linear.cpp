@@ -1,10 +1,11 @@
 // y = x W^T + b for few rows of x: plain row-major weights, read once, at memory speed.
 #include "gemv.h"
 #include "pool.h"
+#include "shares.h"
 #include <vector>
 
 static Pool pool;
-constexpr long kChunk = 32;  // weight rows that a thread takes at a time
+constexpr long kChunk = 16;  // weight rows that a thread takes at a time
 
 template <class W>
 struct Call {
@@ -13,23 +14,22 @@ struct Call {
     W* out;
     const float* x;
     long rows, width, depth;
-    std::atomic<long> next{0};
+    Shares shares;
 };
 
 template <class W>
-static void work(void* context, int) {
+static void work(void* context, int thread) {
     Call<W>& call = *static_cast<Call<W>*>(context);
     Sweep<W> sweep = sweep_for<W>(call.rows);
     float sums[kChunk * kMaxRows];
-    for (long begin; (begin = call.next.fetch_add(kChunk)) < call.width;) {
-        long end = begin + kChunk < call.width ? begin + kChunk : call.width;
+    call.shares.deal(0, thread, call.width, kChunk, [&](long begin, long end) {
         sweep(call.weight, call.x, call.depth, begin, end, sums);
         for (long m = 0; m < call.rows; ++m)
             for (long n = begin; n < end; ++n) {
                 float bias = call.bias ? widen(call.bias[n]) : 0.0f;
                 narrow(sums[(n - begin) * call.rows + m] + bias, call.out + m * call.width + n);
             }
-    }
+    });
 }
 
 template <class W>
@@ -39,8 +39,8 @@ static void linear(const W* x, const W* weight, const W* bias, W* out, long rows
     for (long first = 0; first < rows; first += kMaxRows) {
         long count = rows - first < kMaxRows ? rows - first : kMaxRows;
         for (long m = 0; m < count; ++m) stage<W>(x + (first + m) * depth, depth, &staged[m * depth]);
-        Call<W> call{weight, bias, out + first * width, staged.data(), count, width, depth};
-        pool.run(width > kChunk ? threads : 1, work<W>, &call);
+        Call<W> call{weight, bias, out + first * width, staged.data(), count, width, depth, {1, threads}};
+        pool.run(threads, work<W>, &call);
     }
 }
 
