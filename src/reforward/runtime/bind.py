@@ -1,0 +1,87 @@
+"""Source tree to object: write a candidate's files into a folder of its own, import the entry, hash what was executed."""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from reforward.domain.candidate import Candidate, SourceFile
+from reforward.domain.errors import CandidateFailed
+from reforward.domain.subject import Host
+
+LM_METHODS = ("state", "step")
+
+
+def write_files(files: Mapping[str, str], folder: Path) -> None:
+    """Write the tree below `folder`, which must be the candidate's own."""
+    for path, text in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def load_entry(files: Mapping[str, str], entry: str, folder: Path) -> Any:
+    """Import `file.py:Name` from a tree written to `folder`; its siblings can be imported by their plain names."""
+    path, _, name = entry.partition(":")
+    for file, text in files.items():
+        if file.endswith(".py"):
+            _check_syntax(file, text)
+    write_files(files, folder)
+    sys.path.insert(0, str(folder))
+    module = _import(folder / path, path)
+    if not hasattr(module, name):
+        raise CandidateFailed("load", f"{path} exports no {name!r}")
+    found = getattr(module, name)
+    if not isinstance(found, type):
+        raise CandidateFailed("load", f"{name!r} in {path} is a {type(found).__name__}, not a class")
+    return found
+
+
+def load_forward(files: Mapping[str, str], entry: str, folder: Path) -> Any:
+    """`load_entry` for the `lm` host: the class must have the methods of `runtime/forward.py`."""
+    found = load_entry(files, entry, folder)
+    missing = [method for method in LM_METHODS if not callable(getattr(found, method, None))]
+    if missing:
+        raise CandidateFailed("load", f"{entry} has no {' and no '.join(missing)}; see reforward/runtime/forward.py")
+    return found
+
+
+def watermark(files: Mapping[str, str], entry: str, host: Host, folder: Path) -> str:
+    """The candidate's id computed again from the files as they lie in `folder` after the import."""
+    read = tuple(SourceFile(path=path, text=(folder / path).read_text(encoding="utf-8")) for path in sorted(files))
+    return Candidate(host=host, entry=entry, files=read).id
+
+
+def _check_syntax(file: str, text: str) -> None:
+    try:
+        compile(text, file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise CandidateFailed("source", f"{file}, line {line}: {error}") from None
+
+
+def _import(path: Path, shown: str) -> ModuleType:
+    package = ".".join(Path(shown).with_suffix("").parts)
+    if len(Path(shown).parts) > 1:
+        return _guarded(shown, lambda: importlib.import_module(package))
+    spec = importlib.util.spec_from_file_location(package, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[package] = module
+    loader = spec.loader
+    _guarded(shown, lambda: loader.exec_module(module))
+    return module
+
+
+def _guarded(shown: str, run: Any) -> Any:
+    """Whatever the candidate's top level raises is its own failure, with the traceback as its log."""
+    try:
+        return run()
+    except Exception as error:  # noqa: BLE001 - candidate code runs here; becomes a record
+        reason = f"importing {shown} raised {type(error).__name__}: {error}"
+        raise CandidateFailed("load", reason, traceback.format_exc()) from None

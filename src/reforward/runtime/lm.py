@@ -1,0 +1,145 @@
+"""The host of causal language models: binds a `Forward` to weights and state, and runs ragged steps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reforward.domain.errors import CandidateFailed
+from reforward.runtime.forward import Batch, Build, Limits, ModelSpec, Segment, StateTensor
+
+
+class LmHost:
+    """One candidate, ready to step. Owns state; writes logits only where the caller says."""
+
+    def __init__(
+        self,
+        forward: type,
+        *,
+        spec: ModelSpec,
+        weights: Mapping[str, Tensor],
+        packed: Mapping[str, Tensor],
+        limits: Limits,
+        artifacts: Path,
+        dtype: torch.dtype,
+        oracle: bool = False,
+    ) -> None:
+        if oracle:
+            dtype, weights = torch.float64, {name: tensor.double() for name, tensor in weights.items()}
+        self.spec, self.limits = spec, limits
+        self.state = allocate(_asked(forward, spec, limits, dtype), limits.slots)
+        self.state_bytes = sum(tensor.nbytes for tensor in self.state.values())
+        build = Build(
+            spec=spec,
+            weights=weights,
+            packed=packed,
+            state=self.state,
+            limits=limits,
+            artifacts=artifacts,
+            device=torch.device("cpu"),
+            dtype=dtype,
+        )
+        with torch.inference_mode():
+            self.forward: Any = forward(build)
+
+    @torch.inference_mode()
+    def step(self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], logits: Tensor) -> list[int]:
+        """One call; `logits` is [M, vocab] fp32. Returns the lowest index of each row's maximum."""
+        self.forward.step(make_batch(tokens, segments, rows, self.limits), logits)
+        return greedy(logits)
+
+    @torch.inference_mode()
+    def run(
+        self, last: Sequence[int], slots: Sequence[int], positions: Sequence[int], steps: int, logits: Tensor
+    ) -> list[list[int]]:
+        """`steps` greedy steps of B sequences; `logits` is [steps * B, vocab] fp32, step by step."""
+        if not hasattr(self.forward, "run"):
+            return self._repeat(last, slots, positions, steps, logits)
+        width, vocab = len(last), logits.shape[1]
+        tokens = torch.zeros(steps, width, dtype=torch.int32)
+        counts = torch.zeros(width, dtype=torch.int32)
+        starts = [torch.tensor(values, dtype=torch.int32) for values in (last, slots, positions)]
+        self.forward.run(*starts, steps, tokens, logits.view(steps, width, vocab), counts)
+        if counts.tolist() != [steps] * width:
+            raise CandidateFailed("run", f"run() produced {counts.tolist()} tokens where {steps} each were asked for")
+        return tokens.tolist()
+
+    def _repeat(
+        self, last: Sequence[int], slots: Sequence[int], positions: Sequence[int], steps: int, logits: Tensor
+    ) -> list[list[int]]:
+        made: list[list[int]] = []
+        width = len(last)
+        for step in range(steps):
+            segments = [
+                Segment(slot=slot, start=position + step, length=1)
+                for slot, position in zip(slots, positions, strict=True)
+            ]
+            own = logits[step * width : (step + 1) * width]
+            made.append(self.step(made[-1] if made else last, segments, range(width), own))
+        return made
+
+
+def truncate(spec: ModelSpec, weights: Mapping[str, Tensor], depth: int) -> tuple[ModelSpec, dict[str, Tensor]]:
+    """The model's first `depth` layers, with its own embedding, final norm and head."""
+    kept = {name: tensor for name, tensor in weights.items() if layer_of(name) < depth}
+    return replace(spec, layers=depth), kept
+
+
+def layer_of(name: str) -> int:
+    """Layer index in a checkpoint name; -1 for what belongs to no layer."""
+    parts = name.split(".")
+    return int(parts[2]) if parts[:2] == ["model", "layers"] else -1
+
+
+def allocate(wanted: Sequence[StateTensor], slots: int) -> dict[str, Tensor]:
+    """Zeroed `[slots, *shape]` tensors by name."""
+    return {item.name: torch.zeros(slots, *item.shape, dtype=item.dtype) for item in wanted}
+
+
+def pack(forward: Any, spec: ModelSpec, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What the candidate's `pack` makes, contiguous; empty if it has none. Aliases of weights are refused."""
+    if not hasattr(forward, "pack"):
+        return {}
+    with torch.inference_mode():
+        made = forward.pack(spec, weights)
+    shared = {tensor.untyped_storage().data_ptr() for tensor in weights.values()}
+    packed: dict[str, Tensor] = {}
+    for name, tensor in made.items():
+        if not isinstance(tensor, Tensor):
+            raise CandidateFailed("pack", f"pack() returned a {type(tensor).__name__} under {name!r}, not a tensor")
+        if tensor.untyped_storage().data_ptr() in shared:
+            raise CandidateFailed("pack", f"pack() returned a view of a weight under {name!r}; read it from weights")
+        packed[str(name)] = tensor.detach().contiguous()
+    return packed
+
+
+def make_batch(tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], limits: Limits) -> Batch:
+    """Tensors and host view of one ragged call, checked against the limits."""
+    assert len(tokens) == sum(segment.length for segment in segments) <= limits.tokens
+    assert all(s.slot < limits.slots and s.start + s.length <= limits.length for s in segments)
+    columns = [(s.slot, s.start, s.length) for s in segments]
+    slot, start, length = (torch.tensor(column, dtype=torch.int32) for column in zip(*columns, strict=True))
+    return Batch(
+        tokens=torch.tensor(list(tokens), dtype=torch.int32),
+        segments=tuple(segments),
+        slot=slot,
+        start=start,
+        length=length,
+        rows=torch.tensor(list(rows), dtype=torch.int32),
+    )
+
+
+def greedy(logits: Tensor) -> list[int]:
+    """Lowest index of each row's maximum. `argmax` on a CPU returns the first; kept explicit by a test."""
+    return logits.argmax(dim=-1).tolist()
+
+
+def _asked(forward: Any, spec: ModelSpec, limits: Limits, dtype: torch.dtype) -> tuple[StateTensor, ...]:
+    asked = tuple(forward.state(spec, limits, dtype))
+    names = [item.name for item in asked]
+    if len(set(names)) != len(names):
+        raise CandidateFailed("load", f"state() names a tensor twice: {sorted(names)}")
+    return asked
