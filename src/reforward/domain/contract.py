@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from reforward.domain.errors import BadInput
 from reforward.domain.record import Record
+from reforward.domain.subject import Tier
 
 Numerics = Literal["bit-exact", "reassociated"]
 
@@ -25,6 +26,10 @@ class Contract(Record):
     """Pairs of fresh launches before any accept."""
     max_pairs: int = 16
     """Pairs after which an undecided session is ruled `unsure`."""
+    fast_pairs: int = 4
+    """The same at the fast tier, which only ranks."""
+    resolution: float = 0.08
+    """Gain that the fast tier is meant to see; below half of it nothing is called promising."""
     error_ratio: float = 2.0
     """RMS error against the oracle, over the stock forward's own on the same inputs."""
     worst_ratio: float = 4.0
@@ -43,5 +48,13 @@ class Contract(Record):
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1 or not 0 <= self.min_gain < 10:
             raise BadInput(f"alpha must lie in (0, 1) and min_gain in [0, 10), got {self.alpha} and {self.min_gain}")
+        if self.fast_pairs < 2 or not 0 < self.resolution < 10:
+            raise BadInput(
+                f"fast_pairs must be at least 2, resolution in (0, 10), got {self.fast_pairs}, {self.resolution}"
+            )
         if not 2 <= self.min_pairs <= self.max_pairs:
             raise BadInput(f"2 <= min_pairs <= max_pairs is needed, got {self.min_pairs} and {self.max_pairs}")
+
+    def pairs_at(self, tier: Tier) -> int:
+        """Most pairs of launches in one session at `tier`."""
+        return self.fast_pairs if tier == "fast" else self.max_pairs

@@ -116,7 +116,7 @@ class Output:
     candidate: Tensor
     stock: Tensor
     """The stock forward at the subject's own precision: the yardstick of rounding noise."""
-    oracle: Tensor
-    """The stock forward in float64 where the contract tolerates rounding; the stock's own bits otherwise."""
+    oracle: Tensor | None = None
+    """The stock forward in float64 where the contract tolerates rounding; None where only `stock` was computed."""
     tokens: tuple[int, ...] = ()
     """lm: the token that the candidate reported for each row."""

@@ -1,0 +1,59 @@
+"""Output bytes as numpy arrays, and outputs as matrices of rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reforward.domain.measurement import Output, Tensor
+
+Real = NDArray[np.float64]
+FLOATS = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The same rows by three forwards, `[n, width]` each. lm: one per token; module: one per call."""
+
+    group: str
+    """Rows of one group are comparable with one another: all logits, or one output of a module."""
+    candidate: Real
+    stock: Real
+    oracle: Real | None
+    logits: bool
+    tokens: tuple[int, ...]
+    dtype: str
+
+
+def is_float(dtype: str) -> bool:
+    """Whether rounding has a meaning for this type."""
+    return dtype in FLOATS or dtype == "bfloat16"
+
+
+def epsilon(dtype: str) -> float:
+    """Distance from 1 to the next number of this type."""
+    return 2.0**-7 if dtype == "bfloat16" else float(np.finfo(FLOATS[dtype]).eps)
+
+
+def values(tensor: Tensor) -> Real:
+    """A float tensor as float64."""
+    if tensor.dtype == "bfloat16":
+        wide = np.frombuffer(tensor.data, np.uint16).astype(np.uint32) << 16
+        return wide.view(np.float32).astype(np.float64).reshape(tensor.shape)
+    return np.frombuffer(tensor.data, FLOATS[tensor.dtype]).astype(np.float64).reshape(tensor.shape)
+
+
+def rows(output: Output) -> Rows:
+    """One output as a matrix; its tensors must have equal shapes and a float type."""
+    logits = bool(output.tokens)
+    shape = output.stock.shape if logits else (1, -1)
+    oracle = None if output.oracle is None else values(output.oracle).reshape(shape)
+    return Rows(
+        group="logits" if logits else output.name.rpartition(", ")[2],
+        candidate=values(output.candidate).reshape(shape),
+        stock=values(output.stock).reshape(shape),
+        oracle=oracle,
+        logits=logits,
+        tokens=output.tokens,
+        dtype=output.stock.dtype,
+    )

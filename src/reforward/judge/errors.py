@@ -1,0 +1,93 @@
+"""Per-row errors of candidate and stock: the raw numbers that the rules of `numerics` are about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reforward.judge.arrays import Real, Rows, epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """One entry per row. `candidate_*` and `stock_*` are against the oracle, NaN where there is none."""
+
+    scale: Real
+    """RMS of the values themselves."""
+    peak: Real
+    """Largest magnitude."""
+    rounding: Real
+    """Half a unit in the last place at the row's scale, in the type of the output."""
+    distance: Real
+    """RMS of candidate minus stock."""
+    candidate_rms: Real
+    stock_rms: Real
+    candidate_worst: Real
+    stock_worst: Real
+    candidate_kl: Real
+    """KL divergence from the oracle's distribution, nats; NaN for what is not logits."""
+    stock_kl: Real
+    candidate_gap: Real
+    """Oracle's top logit minus the oracle's logit of the candidate's top choice: 0 where they agree."""
+    stock_gap: Real
+
+
+def errors(rows: Rows) -> Errors:
+    """Compare the rows of one output."""
+    truth = rows.stock if rows.oracle is None else rows.oracle
+    candidate, stock, oracle = finite(rows.candidate), finite(rows.stock), rows.oracle
+    scale = _rms(finite(truth))
+    missing = np.full(len(stock), np.nan)
+    against = finite(truth)
+    judged = oracle is not None
+    logits = judged and rows.logits
+    return Errors(
+        scale=scale,
+        peak=np.abs(against).max(axis=1, initial=0.0),
+        rounding=scale * epsilon(rows.dtype) / 2,
+        distance=_rms(candidate - stock),
+        candidate_rms=_rms(candidate - against) if judged else missing,
+        stock_rms=_rms(stock - against) if judged else missing,
+        candidate_worst=_worst(candidate - against) if judged else missing,
+        stock_worst=_worst(stock - against) if judged else missing,
+        candidate_kl=divergence(against, candidate) if logits else missing,
+        stock_kl=divergence(against, stock) if logits else missing,
+        candidate_gap=_gap(against, candidate) if logits else missing,
+        stock_gap=_gap(against, stock) if logits else missing,
+    )
+
+
+def joined(parts: Sequence[Errors]) -> Errors:
+    """All rows of several outputs."""
+    names = [field.name for field in fields(Errors)]
+    return Errors(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+def finite(values: Real) -> Real:
+    """Non-finite elements as zero: their masks are compared before any number is."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def divergence(truth: Real, other: Real) -> Real:
+    """KL(softmax(truth) || softmax(other)) per row, nats."""
+    p, q = _log_softmax(truth), _log_softmax(other)
+    return np.maximum((np.exp(p) * (p - q)).sum(axis=1), 0.0)
+
+
+def _log_softmax(rows: Real) -> Real:
+    shifted = rows - rows.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def _rms(rows: Real) -> Real:
+    return np.sqrt(np.square(rows).mean(axis=1))
+
+
+def _worst(rows: Real) -> Real:
+    return np.abs(rows).max(axis=1)
+
+
+def _gap(truth: Real, other: Real) -> Real:
+    choice: NDArray[np.intp] = other.argmax(axis=1)
+    return truth.max(axis=1) - truth[np.arange(len(truth)), choice]

@@ -1,0 +1,74 @@
+"""When a session has seen enough. A pure function of its samples, so that the verdict finds the same answer again."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from reforward.domain.contract import Contract
+from reforward.domain.measurement import Sample
+from reforward.domain.subject import Tier
+from reforward.domain.verdict import Interval
+from reforward.judge.gain import FUTILITY, Estimate, estimate, level, needed
+
+State = Literal["faster", "no-gain", "slower", "open"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What the samples so far amount to."""
+
+    state: State
+    estimate: Estimate
+    level: float
+    """One-sided level that the interval is stated at."""
+    final: bool
+    """No more pairs will come."""
+
+    @property
+    def interval(self) -> Interval | None:
+        """Relative gain; None with fewer than two pairs."""
+        return self.estimate.interval(self.level)
+
+
+def outlook(samples: Sequence[Sample], contract: Contract, tier: Tier, confirmations: int) -> Outlook:
+    """Decide on what is there.
+
+    faster: at a look, the lower bound clears the contract (fast tier: clears zero, and the middle clears what the
+    tier can see). no-gain, slower: at any time from two pairs on, the upper bound falls short of it, or of zero.
+    """
+    now = estimate(samples)
+    at_look = level(contract, tier, confirmations, now.pairs)
+    stated = FUTILITY if at_look is None else at_look
+    final = now.pairs >= contract.pairs_at(tier)
+    return Outlook(state=_state(now, at_look, contract, tier), estimate=now, level=stated, final=final)
+
+
+def _state(now: Estimate, at_look: float | None, contract: Contract, tier: Tier) -> State:
+    if now.pairs < 2:
+        return "open"
+    goal = needed(contract, tier)
+    if at_look is not None and _wins(now, at_look, goal, tier):
+        return "faster"
+    high = now.mean + now.bound(FUTILITY)
+    if high < goal:
+        return "slower" if high < 0 else "no-gain"
+    return "open"
+
+
+def _wins(now: Estimate, at_look: float, goal: float, tier: Tier) -> bool:
+    low = now.mean - now.bound(at_look)
+    assert not math.isnan(low), now
+    return low > 0 and now.mean >= goal if tier == "fast" else low > goal
+
+
+class StandardStopping:
+    """Implements `Stopping`: stop at a clear winner, a clear loser, or the last pair."""
+
+    def __init__(self, contract: Contract, tier: Tier, confirmations: int) -> None:
+        self.contract, self.tier, self.confirmations = contract, tier, confirmations
+
+    def observe(self, samples: Sequence[Sample]) -> Literal["continue", "stop"]:
+        """Asked after each completed pair of launches."""
+        seen = outlook(samples, self.contract, self.tier, self.confirmations)
+        return "stop" if seen.final or seen.state != "open" else "continue"

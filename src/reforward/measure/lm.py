@@ -1,0 +1,204 @@
+"""Language models: secret prompts, greedy decoding through the scheduler, logits rows kept for the judge.
+
+Fast tier: the first layers, a short workload, and a continuation that the client feeds token by token, since the own
+greedy text of a truncated model collapses into repetition. Slow tier: the whole model, free-running.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reforward.domain.contract import Contract
+from reforward.domain.measurement import ArmName, Output
+from reforward.domain.ports import Engine, LmWorker, Prepared, Worker
+from reforward.domain.spec import Limits
+from reforward.domain.subject import Tier
+from reforward.domain.workload import Workload
+from reforward.engine.schedule import Script
+from reforward.measure.arrays import rows_of, tensor_of
+from reforward.measure.references import References
+from reforward.measure.replay import Clock, Row, replay
+from reforward.measure.session import Timed
+from reforward.measure.text import Encode, prompts
+
+CALL_TOKENS = 256
+"""Tokens of one call: prompts are prefilled in chunks of at most this."""
+OUTBOX_BYTES = 64 << 20
+KEEP_BYTES = 96 << 20
+"""Rows that a session holds for the judge, all three forwards together."""
+WARM_OUTPUTS = 2
+CHECKED = 3
+"""One in so many requests of a pass is checked against the stock, drawn secretly; every token against its own row."""
+ORACLE = 3
+"""One in so many checked requests is compared with the float64 oracle too, and at least two of a session."""
+WRONG_ROWS = 4
+"""Rows that broke a rule by themselves are kept as evidence, up to so many a pass."""
+BLOCK = 16
+"""Rows copied from the outbox at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One candidate pass: what was played, what came back, and the rows that were drawn for checking."""
+
+    launch: int
+    text: int
+    scripts: tuple[Script, ...]
+    produced: dict[int, tuple[int, ...]]
+    rows: dict[tuple[int, int], NDArray[np.float32]]
+    """By (request, output)."""
+
+
+@dataclass(kw_only=True)
+class Collector:
+    """Harvests a pass: checks every row cheaply, keeps the drawn ones and those that are wrong by themselves."""
+
+    drawn: frozenset[tuple[int, int]]
+    worker: LmWorker
+    rows: dict[tuple[int, int], NDArray[np.float32]] = field(default_factory=dict[tuple[int, int], NDArray[np.float32]])
+    wrong: int = 0
+
+    def __call__(self, rows: Sequence[Row]) -> None:
+        """Read the outbox in blocks."""
+        for at in range(0, len(rows), BLOCK):
+            block = rows[at : at + BLOCK]
+            values = rows_of(self.worker.rows(block[0].place, len(block)))
+            for row, value in zip(block, values, strict=True):
+                self._take(row, value)
+
+    def _take(self, row: Row, value: NDArray[np.float32]) -> None:
+        wrong = int(value.argmax()) != row.token or not np.isfinite(value).all()
+        self.wrong += wrong
+        if (row.request, row.output) in self.drawn or (wrong and self.wrong <= WRONG_ROWS):
+            self.rows[row.request, row.output] = value.copy()
+
+
+class LmTrial:
+    """The `lm` host's side of a session. `nonce` fixes all texts; `draw` is secret and fixes what is checked."""
+
+    def __init__(
+        self, engine: Engine, references: References, contract: Contract, workload: Workload, tier: Tier, nonce: str,
+        *, encode: Encode, clock: Clock, draw: random.Random,
+    ) -> None:  # fmt: skip
+        assert engine.spec is not None, "a language model has a spec"
+        self.engine, self.references, self.contract, self.workload = engine, references, contract, workload
+        self.tier, self.nonce, self.encode, self.clock, self.draw = tier, nonce, encode, clock, draw
+        self.depth = engine.subject.depth_of(tier)
+        row_bytes = 4 * engine.spec.vocab
+        self.limits = limits_for(workload, row_bytes)
+        self.rows_per_pass = max(4, min(24, KEEP_BYTES // (3 * row_bytes) // (2 * contract.pairs_at(tier))))
+        self.kept: list[Kept] = []
+
+    def start(self, prepared: Prepared) -> LmWorker:
+        """A fresh worker at this tier's depth."""
+        return self.engine.start_lm(prepared, depth=self.depth, limits=self.limits)
+
+    def warm(self, worker: Worker, launch: int) -> None:
+        """The shapes of a pass, with a few steps of decoding only."""
+        scripts = [_clipped(script) for script in self._scripts(f"{launch}/warm")]
+        replay(_lm(worker), scripts, self.limits, self.clock, lambda rows: None)
+
+    def timed(self, worker: Worker, arm: ArmName, launch: int, text: int) -> Timed:
+        """One pass over the workload."""
+        scripts = self._scripts(f"{launch}/{text}")
+        drawn = self._drawn(scripts) if arm == "candidate" else frozenset[tuple[int, int]]()
+        collector = Collector(drawn=drawn, worker=_lm(worker))
+        harvest = collector if arm == "candidate" else lambda rows: None
+        timing = replay(_lm(worker), scripts, self.limits, self.clock, harvest)
+        if arm == "candidate":
+            produced = {request: tuple(tokens) for request, tokens in timing.produced.items()}
+            kept = Kept(launch=launch, text=text, scripts=scripts, produced=produced, rows=collector.rows)
+            self.kept.append(kept)
+        return Timed(
+            seconds=timing.busy_ns / 1e9,
+            ttft_s=tuple(timing.ttft_ns[request] / 1e9 for request in range(len(scripts))),
+            decode_s=timing.decode_ns / 1e9,
+            decode_tokens=timing.decode_tokens,
+        )
+
+    def outputs(self) -> tuple[Output, ...]:
+        """Kept rows beside the stock's, and for a secret part beside the oracle's."""
+        if self.contract.numerics == "bit-exact":
+            return tuple(output for kept in self.kept for output in self._replayed(kept))
+        checks = [(kept, request) for kept in self.kept for request in sorted({request for request, _ in kept.rows})]
+        count = min(len(checks), max(2, -(-len(checks) // ORACLE)))
+        with_oracle = set(self.draw.sample(range(len(checks)), count))
+        return tuple(self._taught(*check, oracle=index in with_oracle) for index, check in enumerate(checks))
+
+    def _scripts(self, part: str) -> tuple[Script, ...]:
+        requests = self.workload.requests
+        fed = self.tier == "fast"
+        lengths = [request.prompt_tokens + (request.output_tokens if fed else 0) for request in requests]
+        texts = prompts(f"{self.nonce}/{part}", lengths, self.encode)
+        return tuple(
+            Script(prompt=text[: r.prompt_tokens], outputs=r.output_tokens, feed=text[r.prompt_tokens :])
+            for r, text in zip(requests, texts, strict=True)
+        )
+
+    def _drawn(self, scripts: Sequence[Script]) -> frozenset[tuple[int, int]]:
+        """Which rows of a pass to check: some requests' first rows and as many of their others as memory allows."""
+        count = -(-len(scripts) // CHECKED)
+        requests = self.draw.sample(range(len(scripts)), min(count, self.rows_per_pass // 2))
+        first = [(request, 0) for request in requests]
+        others = [(request, output) for request in requests for output in range(1, scripts[request].outputs)]
+        room = min(len(others), self.rows_per_pass - len(first))
+        return frozenset([*first, *self.draw.sample(others, room)])
+
+    def _taught(self, kept: Kept, request: int, *, oracle: bool) -> Output:
+        outputs = sorted(output for owner, output in kept.rows if owner == request)
+        script = kept.scripts[request]
+        tokens = script.prompt + (script.feed or kept.produced[request])
+        wanted = [len(script.prompt) - 1 + output for output in outputs]
+        teach = self.references.teach
+        exact = tensor_of(teach(self.depth, tokens, wanted, oracle=True)) if oracle else None
+        return Output(
+            name=f"launch {kept.launch}, text {kept.text}, request {request}",
+            candidate=tensor_of(np.stack([kept.rows[request, output] for output in outputs])),
+            stock=tensor_of(teach(self.depth, tokens, wanted, oracle=False)),
+            oracle=exact,
+            tokens=tuple(kept.produced[request][output] for output in outputs),
+        )
+
+    def _replayed(self, kept: Kept) -> list[Output]:
+        """The stock over the same plans, fed with what the candidate consumed."""
+        scripts = [
+            replace(script, feed=script.feed or kept.produced[request]) for request, script in enumerate(kept.scripts)
+        ]
+        stock: dict[tuple[int, int], NDArray[np.float32]] = {}
+
+        def harvest(worker: LmWorker, rows: Sequence[Row]) -> None:
+            for row in rows:
+                if (row.request, row.output) in kept.rows:
+                    stock[row.request, row.output] = rows_of(worker.rows(row.place, 1))[0].copy()
+
+        self.references.replayed(self.depth, scripts, self.limits, harvest)
+        return [_pair(kept, request, stock) for request in sorted({request for request, _ in kept.rows})]
+
+
+def _pair(kept: Kept, request: int, stock: dict[tuple[int, int], NDArray[np.float32]]) -> Output:
+    keys = sorted(key for key in kept.rows if key[0] == request)
+    return Output(
+        name=f"launch {kept.launch}, text {kept.text}, request {request}",
+        candidate=tensor_of(np.stack([kept.rows[key] for key in keys])),
+        stock=tensor_of(np.stack([stock[key] for key in keys])),
+        tokens=tuple(kept.produced[request][output] for _, output in keys),
+    )
+
+
+def limits_for(workload: Workload, row_bytes: int) -> Limits:
+    """What a worker is asked for to replay `workload`: one outbox for a whole pass if memory allows."""
+    slots = min(workload.concurrency, len(workload.requests))
+    rows = max(slots, min(workload.output_tokens, OUTBOX_BYTES // row_bytes))
+    return Limits(slots=slots, length=workload.longest, tokens=max(CALL_TOKENS, slots), rows=rows)
+
+
+def _clipped(script: Script) -> Script:
+    return replace(script, outputs=min(script.outputs, WARM_OUTPUTS))
+
+
+def _lm(worker: Worker) -> LmWorker:
+    return cast(LmWorker, worker)

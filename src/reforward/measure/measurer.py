@@ -1,0 +1,114 @@
+"""The entry to this package: one candidate against the incumbent on one workload at one tier."""
+
+import random
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import cast
+
+from reforward.domain.candidate import Candidate
+from reforward.domain.contract import Contract
+from reforward.domain.errors import BadInput, CandidateFailed
+from reforward.domain.measurement import ArmName, Failed, Measurement, Output, Stage
+from reforward.domain.ports import Engine, Prepared, Stopping
+from reforward.domain.subject import Tier
+from reforward.domain.workload import Workload
+from reforward.measure.arrays import outputs_hash
+from reforward.measure.lm import LmTrial
+from reforward.measure.module import ModuleTrial
+from reforward.measure.references import References
+from reforward.measure.replay import Clock
+from reforward.measure.session import ArmFailed, Session, Trial, blame
+from reforward.measure.shorten import shorten
+from reforward.measure.text import Encode
+
+Facts = tuple[Measurement | Failed, tuple[Output, ...]]
+
+
+def utc_now() -> str:
+    """ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Measurer:
+    """Runs sessions on one engine. Keeps the trusted reference workers between sessions; `close` ends them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        stock: Candidate,
+        contract: Contract,
+        *,
+        encode: Encode | None = None,
+        clock: Clock = time.perf_counter_ns,
+        nonce: Callable[[], str] = lambda: secrets.token_hex(16),
+        draw: random.Random | None = None,
+        now: Callable[[], str] = utc_now,
+    ) -> None:
+        self.engine, self.contract, self.encode, self.clock, self.nonce, self.now = (
+            engine, contract, encode, clock, nonce, now,
+        )  # fmt: skip
+        self.draw = draw or secrets.SystemRandom()
+        self.references = References(engine, stock)
+
+    def measure(
+        self, candidate: Candidate, incumbent: Candidate, workload: Workload, tier: Tier, stopping: Stopping
+    ) -> Facts:
+        """Facts of one session, or how it failed. The workload that is named is the one that was handed in."""
+        started, nonce = self.now(), self.nonce()
+        try:
+            arms: dict[ArmName, Prepared] = {}
+            for arm, source in (("incumbent", incumbent), ("candidate", candidate)):
+                with blame(arm):
+                    arms[arm] = self.engine.prepare(source)
+            trial = self._trial(workload, tier, nonce)
+            session = Session(trial, arms, stopping)
+            session.run()
+        except ArmFailed as failure:
+            return _failed(failure, candidate, workload, tier, self.engine.target.id, started), ()
+        outputs = trial.outputs()
+        measurement = Measurement(
+            tier=tier,
+            target=self.engine.target.id,
+            workload=workload.id,
+            nonce=nonce,
+            candidate=session.logs["candidate"].arm(),
+            incumbent=session.logs["incumbent"].arm(),
+            samples=tuple(session.samples),
+            outputs=outputs_hash(outputs),
+            started_at=started,
+        )
+        return measurement, outputs
+
+    def close(self) -> None:
+        """End the reference workers."""
+        self.references.close()
+
+    def _trial(self, workload: Workload, tier: Tier, nonce: str) -> Trial:
+        if workload.inputs:
+            return ModuleTrial(self.engine, self.references, tier, nonce, inputs=workload.inputs, clock=self.clock)
+        if self.encode is None:
+            raise BadInput("a workload of requests needs a tokenizer; this subject has none")
+        played = shorten(workload) if tier == "fast" else workload
+        return LmTrial(
+            self.engine, self.references, self.contract, played, tier, nonce,
+            encode=self.encode, clock=self.clock, draw=self.draw,
+        )  # fmt: skip
+
+
+def _failed(
+    failure: ArmFailed, candidate: Candidate, workload: Workload, tier: Tier, target: str, started: str
+) -> Failed:
+    cause: CandidateFailed = failure.cause
+    return Failed(
+        tier=tier,
+        target=target,
+        workload=workload.id,
+        candidate=candidate.id,
+        arm=failure.arm,
+        stage=cast(Stage, cause.stage),
+        reason=cause.reason,
+        log=cause.log,
+        started_at=started,
+    )

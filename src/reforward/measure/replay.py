@@ -1,0 +1,91 @@
+"""One pass of one worker over a list of scripts, timed by the client."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from reforward.domain.ports import LmWorker
+from reforward.domain.spec import Limits
+from reforward.engine.schedule import Plan, Scheduler, Script
+
+Clock = Callable[[], int]
+"""Nanoseconds from any origin, never going back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One produced token: which request, which of its outputs, what the worker said, where its logits lie."""
+
+    request: int
+    output: int
+    token: int
+    place: int
+    """Row of the outbox."""
+
+
+@dataclass(kw_only=True)
+class Timing:
+    """What the clock saw. Rows are read only while it stands."""
+
+    busy_ns: int = 0
+    decode_ns: int = 0
+    decode_tokens: int = 0
+    ttft_ns: dict[int, int] = field(default_factory=dict[int, int])
+    produced: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+
+
+Harvest = Callable[[Sequence[Row]], None]
+"""Called with the worker paused; must read what it wants from the outbox before it returns."""
+
+
+def replay(worker: LmWorker, scripts: Sequence[Script], limits: Limits, clock: Clock, harvest: Harvest) -> Timing:
+    """Play all scripts in a closed loop of `limits.slots` requests in flight.
+
+    The worker is running on entry and paused on return. Whenever the outbox is full, the clock stops, the worker is
+    paused, rows are harvested, and both go on: a worker cannot mend a row after the clock has stopped.
+    """
+    scheduler = Scheduler(limits)
+    for script in scripts:
+        scheduler.submit(script)
+    timing, rows, since = Timing(), list[Row](), dict[int, int]()
+    timing.produced = {request: [] for request in range(len(scripts))}
+    begun = clock()
+    _admit(scheduler, since, timing, begun, begun)
+    while (plan := scheduler.plan()) is not None:
+        if len(rows) + len(plan.rows) > limits.rows:
+            timing.busy_ns += clock() - begun
+            _flush(worker, rows, harvest)
+            begun = clock()
+        sent = clock()
+        tokens = worker.step(plan.tokens, plan.segments, plan.rows, len(rows))
+        now = clock()
+        _note(timing, plan, tokens, rows, now - sent)
+        for request in plan.owners:
+            timing.ttft_ns.setdefault(request, timing.busy_ns + now - begun - since[request])
+        if scheduler.accept(plan, tokens):
+            _admit(scheduler, since, timing, begun, now)
+    timing.busy_ns += clock() - begun
+    _flush(worker, rows, harvest, resume=False)
+    return timing
+
+
+def _admit(scheduler: Scheduler, since: dict[int, int], timing: Timing, begun: int, now: int) -> None:
+    for request in scheduler.admit():
+        since[request] = timing.busy_ns + now - begun
+
+
+def _note(timing: Timing, plan: Plan, tokens: Sequence[int], rows: list[Row], spent_ns: int) -> None:
+    if plan.decode_only:
+        timing.decode_ns += spent_ns
+        timing.decode_tokens += len(plan.rows)
+    for request, token in zip(plan.owners, tokens, strict=True):
+        made = timing.produced[request]
+        rows.append(Row(request=request, output=len(made), token=token, place=len(rows)))
+        made.append(token)
+
+
+def _flush(worker: LmWorker, rows: list[Row], harvest: Harvest, *, resume: bool = True) -> None:
+    worker.pause()
+    harvest(rows)
+    rows.clear()
+    if resume:
+        worker.resume()
