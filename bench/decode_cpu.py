@@ -1,6 +1,6 @@
 """Decode tok/s of SmolLM2-135M on a CPU, all arms interleaved in one run: stock, best found, what a user would pick, the floor.
 
-    python bench/decode_cpu.py [--repeats 7] [--tokens 16] [--dtypes float32,bfloat16] [--batches 1,4]
+python bench/decode_cpu.py [--repeats 7] [--tokens 16] [--dtypes float32,bfloat16] [--batches 1,4]
 """
 
 import argparse

@@ -71,7 +71,9 @@ def main() -> None:
             suffix = "" if name == "stock" else f"_{name}"
             figures |= {f"swap_s{suffix}": statistics.median(swaps), f"cold_s{suffix}": statistics.median(colds)}
             figures[f"ratio{suffix}"] = ratio
-    card.table("frozen to first correct token, s, median [min, max]", ["candidate", "swap", "cold start", "ratio"], rows)
+    card.table(
+        "frozen to first correct token, s, median [min, max]", ["candidate", "swap", "cold start", "ratio"], rows
+    )
     card.finish("swap", {name: round(value, 3) for name, value in figures.items()})
 
 

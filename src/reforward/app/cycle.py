@@ -22,6 +22,7 @@ class Cycle:
     ) -> None:
         self.house, self.journal, self.proposer, self.budget, self.emit = house, journal, proposer, budget, emit
         self.started = time.monotonic()
+        self.screening_s = 0.0
 
     def run(self) -> Candidate:
         """Turn until the budget or the ideas end; returns the incumbent, which is the best that was proven."""
@@ -61,11 +62,13 @@ class Cycle:
         self.emit(Working(what=f"measuring {short(candidate.id)} at the {tier} tier"))
         begun = time.monotonic()
         incumbent = self.journal.incumbent
-        measurement, outputs = self.house.measure(candidate, incumbent, tier)
-        verdict = self.house.judge.rule(measurement, outputs, self.house.contract)
-        self.journal.close_turn(measurement, verdict, candidate, incumbent)
+        looks = self.journal.confirmations
+        facts, outputs = self.house.measure(candidate, incumbent, tier, confirmations=looks)
+        verdict = self.house.judge(looks).rule(facts, outputs, self.house.contract)
+        self.journal.close_turn(facts, verdict, candidate, incumbent)
         reason = self.journal.reason_for(candidate)
         seconds = time.monotonic() - begun
+        self.screening_s += seconds if tier == "fast" else 0.0
         self.emit(Judged(candidate=candidate, reason=reason, tier=tier, verdict=verdict, seconds=seconds))
         return verdict
 

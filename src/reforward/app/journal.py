@@ -44,7 +44,9 @@ class Journal:
         open_ = [
             verdict
             for verdict, turn in zip(self.verdicts, self.turns, strict=True)
-            if verdict.tier == "fast" and verdict.ruling == "accept" and turn.incumbent == incumbent
+            if verdict.tier == "fast"
+            and verdict.ruling == "accept"
+            and turn.incumbent == incumbent
             and verdict.candidate not in seen
         ]
         best = max(open_, key=lambda verdict: verdict.gain.mid if verdict.gain else 0.0, default=None)
@@ -54,7 +56,11 @@ class Journal:
         """Record an idea, with its candidate and parent; returns its place in the run."""
         order = next((p.order for p in self.proposals if p.candidate == idea.candidate.id), len(self.proposals))
         proposal = Proposal(
-            run=self.run.id, candidate=idea.candidate.id, parent=idea.parent, author=idea.author, reason=idea.reason,
+            run=self.run.id,
+            candidate=idea.candidate.id,
+            parent=idea.parent,
+            author=idea.author,
+            reason=idea.reason,
             order=order,
         )
         self.ledger.append(idea.candidate, proposal)

@@ -46,7 +46,9 @@ class LmHost:
             self.forward: Any = forward(build)
 
     @torch.inference_mode()
-    def step(self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], logits: Tensor) -> list[int]:
+    def step(
+        self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], logits: Tensor
+    ) -> list[int]:
         """One call; `logits` is [M, vocab] fp32. Returns the lowest index of each row's maximum."""
         self.forward.step(make_batch(tokens, segments, rows, self.limits), logits)
         return greedy(logits)

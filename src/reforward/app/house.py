@@ -1,0 +1,117 @@
+"""Everything one command works with, built from settings and passed around: subject, engine, judge, ledger, workloads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from reforward.app.config import Config, load_config
+from reforward.app.journal import Journal
+from reforward.app.settings import Settings
+from reforward.app.subjects import Loaded, load_subject, open_engine
+from reforward.app.workloads import Traffic, workloads
+from reforward.domain.candidate import Candidate
+from reforward.domain.contract import Contract
+from reforward.domain.ports import Brief, Engine, Judge, Ledger
+from reforward.domain.run import Run
+from reforward.domain.subject import Tier
+from reforward.domain.workload import Workload
+from reforward.judge.standard import StandardJudge
+from reforward.ledger.store import SqlLedger
+from reforward.ledger.views import best_candidate
+from reforward.measure.measurer import Facts, Measurer
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """The actors and values of one command. Build it with `open_house`."""
+
+    config: Config
+    loaded: Loaded
+    engine: Engine
+    ledger: Ledger
+    contract: Contract
+    traffic: Traffic
+    measurer: Measurer
+
+    @property
+    def workload(self) -> Workload:
+        """What candidates are searched on."""
+        return self.traffic.search
+
+    def judge(self, confirmations: int) -> Judge:
+        """The judge of the next session, after so many confirmations of the same run."""
+        return StandardJudge(confirmations=confirmations)
+
+    def measure(self, candidate: Candidate, incumbent: Candidate, tier: Tier, *, confirmations: int) -> Facts:
+        """One session: searched traffic at the fast tier, traffic held out in time at the slow tier."""
+        workload = self.traffic.search if tier == "fast" else self.traffic.held_out
+        stopping = self.judge(confirmations).stopping(self.contract, tier)
+        return self.measurer.measure(candidate, incumbent, workload, tier, stopping)
+
+    def brief(self, journal: Journal) -> Brief:
+        """What a proposer is shown."""
+        return Brief(
+            subject=self.loaded.subject,
+            target=self.engine.target,
+            workload=self.workload,
+            contract=self.contract,
+            stock=self.loaded.stock,
+            incumbent=journal.incumbent,
+            verdicts=tuple(journal.verdicts),
+            skipped=tuple(sorted(journal.skipped)),
+        )
+
+    def new_run(self, *, proposers: tuple[str, ...]) -> Run:
+        """A run of these settings, not yet in the ledger."""
+        return Run(
+            subject=self.loaded.subject.id,
+            target=self.engine.target.id,
+            contract=self.contract.id,
+            workload=self.traffic.search.id,
+            held_out=self.traffic.held_out.id,
+            proposers=proposers,
+            started_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+        )
+
+    def best(self) -> Candidate:
+        """The best accepted candidate for this subject on this target under this numerics class, or the stock."""
+        return best_candidate(self.ledger, self.loaded.subject, self.engine.target, self.contract) or self.loaded.stock
+
+    def describe(self) -> str:
+        """One line that says what will be measured, on what."""
+        launch = self.engine.target.launch
+        return (
+            f"{self.loaded.subject.name}: {self.traffic.describe()}; {launch.threads} threads, {launch.pages} pages; "
+            f"gain that counts {self.contract.min_gain:.0%}, {self.contract.numerics}"
+        )
+
+
+@contextmanager
+def open_house(subject: str, settings: Settings) -> Iterator[House]:
+    """Load the subject, start the engine, open the ledger; everything is closed at the end."""
+    config = load_config(threads=settings.threads)
+    loaded = load_subject(subject, config)
+    default = "reassociated" if loaded.subject.host == "lm" else "bit-exact"
+    contract = Contract(numerics=settings.numerics or default, min_gain=settings.min_gain)
+    ledger = SqlLedger(config.ledger, config.blobs)
+    engine = open_engine(loaded, config)
+    try:
+        traffic = workloads(loaded, engine, settings)
+        encode = loaded.tokenizer.encode if loaded.tokenizer else None
+        measurer = Measurer(engine, loaded.stock, contract, encode=encode)
+        ledger.append(loaded.subject, loaded.stock, engine.target, contract, traffic.search, traffic.held_out)
+        try:
+            yield House(
+                config=config,
+                loaded=loaded,
+                engine=engine,
+                ledger=ledger,
+                contract=contract,
+                traffic=traffic,
+                measurer=measurer,
+            )
+        finally:
+            measurer.close()
+    finally:
+        engine.close()

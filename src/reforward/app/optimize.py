@@ -1,0 +1,139 @@
+"""`optimize` and `demo`: open a house, turn the loop until the budget ends, sum up what the ledger says."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from reforward.app import chat, diffs
+from reforward.app.budget import Budget, parse_seconds
+from reforward.app.cycle import Cycle
+from reforward.app.events import Event, Working
+from reforward.app.facts import SessionFacts, count_verdicts, session_facts
+from reforward.app.house import House, open_house
+from reforward.app.journal import Journal
+from reforward.app.settings import Settings
+from reforward.domain.candidate import Candidate
+from reforward.domain.errors import BadInput
+from reforward.domain.measurement import Measurement
+from reforward.domain.run import Run
+from reforward.domain.verdict import Verdict
+from reforward.propose.passes import Passes
+
+DEMO_PROMPT = "In one sentence: why is the sky blue?"
+DEMO_TOKENS = 40
+
+Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a run came to. Every number is read from the ledger or from this process's clock."""
+
+    run: str
+    subject: str
+    machine: str
+    threads: int
+    pages: str
+    workload: str
+    length_scale: float
+    contract_gain: float
+    screened: int
+    skipped: int
+    seconds: float
+    candidates_per_hour: float
+    """Fast-tier verdicts of this process, over the seconds that screening took."""
+    verdicts: dict[str, int]
+    best: str
+    best_reason: str
+    verdict: Verdict | None
+    """Of the last promotion; None if nothing was proven faster."""
+    session: SessionFacts | None
+    """Stock against best at the slow tier."""
+    changed: tuple[tuple[str, int, int], ...]
+    """(file, lines added, lines removed) against the stock forward."""
+
+
+def demo_settings() -> Settings:
+    """Short, so that a pass takes seconds, and content with a gain of 10 %."""
+    return Settings(min_gain=0.10, requests=4, length_scale=1 / 16)
+
+
+def optimize(
+    subject: str, settings: Settings, *, budget: str | None, candidates: int | None, resume: bool, emit: Emit
+) -> Report:
+    """Run the loop on a subject; returns what it came to."""
+    limits = Budget(seconds=parse_seconds(budget) if budget else None, candidates=candidates)
+    begun = time.monotonic()
+    emit(Working(what=f"opening {subject}: weights, engine, ledger"))
+    with open_house(subject, settings) as house:
+        emit(Working(what=house.describe()))
+        journal = open_journal(house, resume=resume)
+        before = journal.screened
+        cycle = Cycle(house, journal, Passes(), limits, emit)
+        best = cycle.run()
+        return _report(house, journal, best, journal.screened - before, cycle.screening_s, time.monotonic() - begun)
+
+
+def open_journal(house: House, *, resume: bool) -> Journal:
+    """A new run, or with `resume` the last one that was asked for the very same things."""
+    run = house.new_run(proposers=("passes",))
+    if resume:
+        same = [old for old in house.ledger.records("run") if isinstance(old, Run) and _alike(old, run)]
+        if not same:
+            raise BadInput("no run with these settings is in the ledger; leave --resume out, or give the same options")
+        run = same[-1]
+    house.ledger.append(run)
+    return Journal(house.ledger, run, house.loaded.stock)
+
+
+def _alike(old: Run, new: Run) -> bool:
+    return replace(old, started_at="") == replace(new, started_at="")
+
+
+def _report(
+    house: House, journal: Journal, best: Candidate, screened: int, screening_s: float, seconds: float
+) -> Report:
+    accepted = [v for v in journal.verdicts if v.tier == "slow" and v.ruling == "accept"]
+    target = house.engine.target
+    return Report(
+        run=journal.run.id,
+        subject=house.loaded.subject.name,
+        machine=f"{target.machine.cpu}, {target.machine.cores} cores, {target.machine.isa}",
+        threads=target.launch.threads,
+        pages=target.launch.pages,
+        workload=house.workload.source,
+        length_scale=house.workload.length_scale,
+        contract_gain=house.contract.min_gain,
+        screened=journal.screened,
+        skipped=len(journal.skipped),
+        seconds=seconds,
+        candidates_per_hour=3600 * screened / screening_s if screening_s else 0.0,
+        verdicts=count_verdicts(journal.verdicts),
+        best=best.id,
+        best_reason=journal.reason_for(best) if best.id != house.loaded.stock.id else "the stock forward",
+        verdict=accepted[-1] if accepted else None,
+        session=_session(house, accepted),
+        changed=diffs.stat(house.loaded.stock, best),
+    )
+
+
+def _session(house: House, accepted: list[Verdict]) -> SessionFacts | None:
+    if not accepted:
+        return None
+    measurement = house.ledger.get(accepted[-1].measurement)
+    assert isinstance(measurement, Measurement)
+    return session_facts(measurement)
+
+
+def compare_answers(subject: str, settings: Settings, report: Report, emit: Emit) -> dict[str, str]:
+    """One chat prompt, answered by the stock forward and by the best."""
+    with open_house(subject, settings) as house:
+        tokenizer = house.loaded.tokenizer
+        assert tokenizer is not None
+        best = house.ledger.get(report.best)
+        assert isinstance(best, Candidate)
+        texts: dict[str, str] = {}
+        for name, candidate in (("stock", house.loaded.stock), ("best", best)):
+            emit(Working(what=f"answering one prompt with the {name} forward"))
+            texts[name] = chat.answer(house.engine, tokenizer, candidate, DEMO_PROMPT, tokens=DEMO_TOKENS).text
+        return texts

@@ -1,0 +1,200 @@
+"""A checkpoint folder (`config.json`, `*.safetensors`, `tokenizer.json`) read without torch: where each tensor's bytes lie.
+
+The format is safetensors (https://github.com/huggingface/safetensors): eight bytes of header length, a JSON header, raw bytes.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reforward.domain.errors import BadInput
+from reforward.domain.record import HASH_BYTES
+from reforward.domain.spec import ModelSpec
+from reforward.models.families import spec_from_config
+
+DTYPES = {"F64": ("float64", 8), "F32": ("float32", 4), "BF16": ("bfloat16", 2), "F16": ("float16", 2)}
+"""safetensors type to torch name and bytes."""
+MAX_HEADER = 100_000_000
+ALIGN = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorEntry:
+    """Where one tensor's row-major bytes lie."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A complete, checked checkpoint."""
+
+    folder: Path
+    spec: ModelSpec
+    dtype: str
+    tensors: tuple[TensorEntry, ...]
+    """Sorted by name."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights."""
+        return sum(entry.nbytes for entry in self.tensors)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read and check a folder; `BadInput` says what is missing, truncated or misshapen, and the remedy."""
+    config = _json(folder / "config.json")
+    spec = spec_from_config(config)
+    if not (folder / "tokenizer.json").is_file():
+        raise BadInput(f"{str(folder)!r} has no tokenizer.json; save the tokenizer beside the weights (fast format)")
+    entries = {entry.name: entry for file in _files(folder) for entry in read_header(file)}
+    tensors = tuple(_checked(entries, name, shape) for name, shape in sorted(expected_shapes(spec).items()))
+    dtypes = {entry.dtype for entry in tensors}
+    if len(dtypes) != 1:
+        raise BadInput(f"weights mix the types {sorted(dtypes)}; convert the checkpoint to one of them")
+    return Checkpoint(folder=folder, spec=spec, dtype=dtypes.pop(), tensors=tensors)
+
+
+def read_header(file: Path) -> list[TensorEntry]:
+    """All tensors of one safetensors file, with absolute offsets, checked against the file's size."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if size < 8 or length > min(MAX_HEADER, size - 8):
+            raise BadInput(
+                f"{file.name}: the header claims {length:,} bytes of {size:,}; truncated or no safetensors file"
+            )
+        try:
+            header: dict[str, Any] = json.loads(stream.read(length))
+        except ValueError as error:
+            raise BadInput(f"{file.name}: header is not JSON ({error}); download the file again") from None
+    header.pop("__metadata__", None)
+    return [_entry(file, name, about, 8 + length, size) for name, about in header.items()]
+
+
+def _entry(file: Path, name: str, about: Mapping[str, Any], base: int, size: int) -> TensorEntry:
+    if about["dtype"] not in DTYPES:
+        raise BadInput(f"{file.name}: {name} has type {about['dtype']!r}; known are {', '.join(DTYPES)}")
+    dtype, width = DTYPES[about["dtype"]]
+    begin, end = about["data_offsets"]
+    nbytes = math.prod(about["shape"]) * width
+    if not 0 <= begin <= end or end - begin != nbytes:
+        raise BadInput(
+            f"{file.name}: {name} spans {begin}..{end}, but its shape needs {nbytes:,} bytes; file is corrupt"
+        )
+    if base + end > size:
+        raise BadInput(
+            f"{file.name}: truncated, {name} ends at byte {base + end:,} of {size:,}; download the file again"
+        )
+    return TensorEntry(
+        name=name, dtype=dtype, shape=tuple(about["shape"]), file=file, offset=base + begin, nbytes=nbytes
+    )
+
+
+def expected_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
+    """Every tensor that the stock forward reads, by checkpoint name."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (spec.vocab, spec.hidden),
+        "model.norm.weight": (spec.hidden,),
+    }
+    if not spec.tied:
+        shapes["lm_head.weight"] = (spec.vocab, spec.hidden)
+    for layer in range(spec.layers):
+        shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in _layer_shapes(spec).items()}
+    return shapes
+
+
+def _layer_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
+    hidden, inner = spec.hidden, spec.intermediate
+    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+    shapes: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
+        "self_attn.q_proj.weight": (queries, hidden),
+        "self_attn.k_proj.weight": (keys, hidden),
+        "self_attn.v_proj.weight": (keys, hidden),
+        "self_attn.o_proj.weight": (hidden, queries),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+    }
+    if spec.qkv_bias:
+        shapes |= {
+            "self_attn.q_proj.bias": (queries,),
+            "self_attn.k_proj.bias": (keys,),
+            "self_attn.v_proj.bias": (keys,),
+        }
+    if spec.qk_norm:
+        shapes |= {"self_attn.q_norm.weight": (spec.head_dim,), "self_attn.k_norm.weight": (spec.head_dim,)}
+    return shapes
+
+
+def weights_hash(tensors: Sequence[TensorEntry]) -> str:
+    """BLAKE2b over names, types, shapes and all bytes, in the order given; about 1 GB/s."""
+    digest = hashlib.blake2b(digest_size=HASH_BYTES)
+    for entry in tensors:
+        digest.update(f"{entry.name}\0{entry.dtype}\0{entry.shape}\0".encode())
+        with entry.file.open("rb") as stream:
+            stream.seek(entry.offset)
+            left = entry.nbytes
+            while left:
+                block = stream.read(min(left, 1 << 22))
+                if not block:
+                    raise BadInput(f"{entry.file.name}: ended inside {entry.name}; download the file again")
+                digest.update(block)
+                left -= len(block)
+    return digest.hexdigest()
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, tuple[str, tuple[int, ...], bytes]]) -> None:
+    """Write name to (safetensors type, shape, bytes); data starts at a multiple of 64 bytes, as does each tensor."""
+    header: dict[str, Any] = {}
+    at = 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
+        at += -(-len(data) // ALIGN) * ALIGN
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % ALIGN)
+    with path.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for _, _, data in tensors.values():
+            stream.write(data)
+            stream.write(b"\0" * (-len(data) % ALIGN))
+
+
+def _files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    names = sorted(set(_json(index)["weight_map"].values())) if index.is_file() else None
+    files = [folder / name for name in names] if names else sorted(folder.glob("*.safetensors"))
+    missing = [file.name for file in files if not file.is_file()]
+    if missing or not files:
+        raise BadInput(f"{str(folder)!r} lacks {', '.join(missing) or '*.safetensors'}; download the whole checkpoint")
+    return files
+
+
+def _checked(entries: Mapping[str, TensorEntry], name: str, shape: tuple[int, ...]) -> TensorEntry:
+    if name not in entries:
+        raise BadInput(f"the checkpoint has no tensor {name!r}, which its config.json asks for; download it again")
+    if entries[name].shape != shape:
+        raise BadInput(f"tensor {name!r} has shape {entries[name].shape}, but config.json asks for {shape}")
+    return entries[name]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise BadInput(
+            f"{str(path)!r} does not exist; pass a folder with config.json, *.safetensors and tokenizer.json"
+        )
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInput(f"{str(path)!r} is not JSON ({error})") from None
