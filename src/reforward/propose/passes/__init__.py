@@ -1,0 +1,1 @@
+"""Mechanical passes, one per file; see `base.py`."""
