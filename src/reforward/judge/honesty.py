@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Arm, Measurement, Memory, Output
 from reforward.domain.verdict import Finding
-from reforward.judge.arrays import Rows
+from reforward.judge.arrays import Real, Rows
 
 FLOOR_SLACK = 0.9
 """A pass may be this much below the stated floor: bandwidth probes are not exact."""
@@ -31,12 +32,12 @@ def finite_masks(rows: Sequence[Rows]) -> Finding:
     return Finding(check="non-finite elements", value=float(wrong), limit=0.0, passed=wrong == 0)
 
 
-def _mask(part: Rows) -> np.ndarray:
+def _mask(part: Rows) -> NDArray[np.bool_]:
     nan = np.isnan(part.candidate) != np.isnan(part.stock)
     return nan | (_sign_of_infinity(part.candidate) != _sign_of_infinity(part.stock))
 
 
-def _sign_of_infinity(values: np.ndarray) -> np.ndarray:
+def _sign_of_infinity(values: Real) -> Real:
     return np.where(np.isinf(values), np.sign(values), 0.0)
 
 

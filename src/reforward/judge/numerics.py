@@ -10,6 +10,7 @@ of the output type itself: half a unit in the last place at the scale of the row
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reforward.domain.contract import Contract
 from reforward.domain.verdict import Finding
@@ -40,7 +41,7 @@ def oracle_findings(rows: Sequence[Rows], contract: Contract) -> tuple[Finding, 
     return tuple(made)
 
 
-def _noise(found: Errors, judged: Real) -> float:
+def _noise(found: Errors, judged: NDArray[np.bool_]) -> float:
     """The stock's own RMS error, pooled over rows; never less than the rounding of the output."""
     floor = _pool(found.rounding)
     if not judged.any():
@@ -58,7 +59,7 @@ def _far(found: Errors, noise: float, contract: Contract) -> tuple[Finding, ...]
     )
 
 
-def _close(found: Errors, judged: Real, noise: float, contract: Contract) -> tuple[Finding, ...]:
+def _close(found: Errors, judged: NDArray[np.bool_], noise: float, contract: Contract) -> tuple[Finding, ...]:
     """Error against the oracle over the stock's own."""
     ours, theirs = found.candidate_rms[judged], found.stock_rms[judged]
     typical = max(float(np.median(theirs)), _pool(found.rounding))
@@ -92,6 +93,6 @@ def _pool(values: Real) -> float:
     return max(float(np.sqrt(np.square(values).mean())), 1e-300)
 
 
-def _bits(values: Real) -> Real:
+def _bits(values: Real) -> NDArray[np.int64]:
     """NaN as one value, so that equal masks compare equal; -0.0 and 0.0 differ."""
     return np.where(np.isnan(values), np.nan, values).view(np.int64)

@@ -1,105 +1,16 @@
-"""The judge: which checks, in which order, and what the ruling says. The first check that fails names the reason."""
+"""Verdicts in words: what a failure, a failed check, or a gain amounts to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from reforward.domain.contract import Contract
-from reforward.domain.measurement import Failed, Measurement, Output
-from reforward.domain.ports import Stopping
+from reforward.domain.measurement import Failed, Measurement
 from reforward.domain.subject import Tier
 from reforward.domain.verdict import Finding, Interval, Reason, Ruling, Verdict
-from reforward.judge import honesty
-from reforward.judge.arrays import Rows, is_float, rows
-from reforward.judge.nulls import null_findings
-from reforward.judge.numerics import bit_findings, oracle_findings
-from reforward.judge.stopping import Outlook, StandardStopping, outlook
-
-Check = tuple[Reason, tuple[Finding, ...]]
+from reforward.judge.stopping import Outlook
 
 
-class StandardJudge:
-    """Implements `Judge`.
-
-    `confirmations` is how many slow-tier sessions of this run came before: the place in the run's error budget.
-    `floors` are the least seconds in which one token can be decoded, by tier (bytes that must move / measured
-    bandwidth); a tier without one is not checked against it.
-    """
-
-    def __init__(self, *, confirmations: int = 0, floors: Mapping[Tier, float] | None = None) -> None:
-        self.confirmations = confirmations
-        self.floors = dict(floors or {})
-
-    def stopping(self, contract: Contract, tier: Tier) -> Stopping:
-        """The rule that a session at `tier` ends by."""
-        return StandardStopping(contract, tier, self.confirmations)
-
-    def rule(self, measurement: Measurement | Failed, outputs: Sequence[Output], contract: Contract) -> Verdict:
-        """Honesty, then numerics, then memory and times, then gain."""
-        if isinstance(measurement, Failed):
-            return _failed(measurement, contract)
-        findings: list[Finding] = []
-        for reason, made in self._checks(measurement, outputs, contract):
-            findings += made
-            if not all(finding.passed for finding in made):
-                return _verdict(measurement, contract, _ruling_of(reason), reason, _say(made), None, findings)
-        seen = outlook(measurement.samples, contract, measurement.tier, self.confirmations)
-        ruling, reason, detail = _gain(seen, contract, measurement.tier)
-        return _verdict(measurement, contract, ruling, reason, detail, seen.interval, findings)
-
-    def _checks(self, measurement: Measurement, outputs: Sequence[Output], contract: Contract):
-        """Lazily, in order: later checks need what earlier ones established."""
-        yield "identical", (_not_identical(measurement),)
-        yield "engagement", (honesty.engagement(measurement.candidate, "candidate"),)
-        yield "shape", (honesty.structure(outputs),)
-        exact = [output for output in outputs if not is_float(output.stock.dtype)]
-        parts = [rows(output) for output in outputs if is_float(output.stock.dtype)]
-        yield "non-finite", (honesty.finite_masks(parts),)
-        yield "token-mismatch", (honesty.tokens(parts),)
-        yield "numerics", (_equal_bytes(exact), *_numerics(parts, contract))
-        yield "void", (honesty.engagement(measurement.incumbent, "incumbent"), *_nulls(parts, contract))
-        yield "memory", (honesty.memory(measurement, contract),)
-        yield "impossible", (honesty.times(measurement, self.floors.get(measurement.tier, 0.0)),)
-
-
-def _not_identical(measurement: Measurement) -> Finding:
-    same = measurement.candidate.candidate == measurement.incumbent.candidate
-    return Finding(check="differs from incumbent", value=float(not same), limit=1.0, passed=not same)
-
-
-def _equal_bytes(outputs: Sequence[Output]) -> Finding:
-    """Whole numbers and truth values have no rounding: they must be equal under any contract."""
-    wrong = sum(bytes(output.candidate.data) != bytes(output.stock.data) for output in outputs)
-    return Finding(check="exact outputs", value=float(wrong), limit=0.0, passed=wrong == 0)
-
-
-def _groups(parts: Sequence[Rows]) -> list[list[Rows]]:
-    names = sorted({part.group for part in parts})
-    return [[part for part in parts if part.group == name] for name in names]
-
-
-def _rule(contract: Contract) -> Callable[[Sequence[Rows]], tuple[Finding, ...]]:
-    if contract.numerics == "bit-exact":
-        return bit_findings
-    return lambda parts: oracle_findings(parts, contract)
-
-
-def _numerics(parts: Sequence[Rows], contract: Contract) -> tuple[Finding, ...]:
-    """Per check, the worst group."""
-    made = [_rule(contract)(group) for group in _groups(parts)]
-    checks = dict.fromkeys(finding.check for group in made for finding in group)
-    return tuple(_worst([f for group in made for f in group if f.check == check]) for check in checks)
-
-
-def _worst(findings: Sequence[Finding]) -> Finding:
-    return max(findings, key=lambda finding: (not finding.passed, finding.value - finding.limit))
-
-
-def _nulls(parts: Sequence[Rows], contract: Contract) -> tuple[Finding, ...]:
-    if not parts:
-        return (Finding(check="outputs to check", value=0.0, limit=1.0, passed=False),)
-    return null_findings(_groups(parts), _rule(contract))
-
-
-def _failed(failed: Failed, contract: Contract) -> Verdict:
+def of_failure(failed: Failed, contract: Contract) -> Verdict:
+    """A candidate that failed is rejected; a failing incumbent says nothing about the candidate."""
     ours = failed.arm == "candidate"
     return Verdict(
         measurement=failed.id,
@@ -113,29 +24,39 @@ def _failed(failed: Failed, contract: Contract) -> Verdict:
     )
 
 
-def _ruling_of(reason: Reason) -> Ruling:
-    return "unsure" if reason == "void" else "reject"
+def of_findings(
+    measurement: Measurement,
+    contract: Contract,
+    reason: Reason,
+    broken: Sequence[Finding],
+    findings: Sequence[Finding],
+) -> Verdict:
+    """One check did not hold. Data that cannot tell work from none (`void`) leaves it open."""
+    bad = [finding for finding in broken if not finding.passed]
+    detail = "; ".join(f"{finding.check}: {finding.value:.4g}, limit {finding.limit:.4g}" for finding in bad)
+    ruling: Ruling = "unsure" if reason == "void" else "reject"
+    return _verdict(measurement, contract, ruling, reason, detail, None, findings)
 
 
-def _say(findings: Sequence[Finding]) -> str:
-    bad = [finding for finding in findings if not finding.passed]
-    return "; ".join(f"{finding.check}: {finding.value:.4g}, limit {finding.limit:.4g}" for finding in bad)
+def of_gain(measurement: Measurement, contract: Contract, seen: Outlook, findings: Sequence[Finding]) -> Verdict:
+    """All checks held: what the times say."""
+    ruling, reason, why = _rank(seen, contract, measurement.tier)
+    detail = f"{percent(seen.interval)} after {seen.estimate.pairs} pairs of launches{why}"
+    return _verdict(measurement, contract, ruling, reason, detail, seen.interval, findings)
 
 
-def _gain(seen: Outlook, contract: Contract, tier: Tier) -> tuple[Ruling, Reason, str]:
-    interval = seen.interval
-    detail = f"{percent(interval)} after {seen.estimate.pairs} pairs of launches"
+def _rank(seen: Outlook, contract: Contract, tier: Tier) -> tuple[Ruling, Reason, str]:
     match seen.state:
         case "faster" if tier == "fast":
-            return "accept", "promising", f"{detail}: worth the slow tier"
+            return "accept", "promising", ": worth the slow tier"
         case "faster":
-            return "accept", "faster", f"{detail}: the lower bound clears {contract.min_gain:.1%}"
+            return "accept", "faster", f": the lower bound clears {contract.min_gain:.1%}"
         case "slower":
-            return "reject", "slower", detail
+            return "reject", "slower", ""
         case "no-gain":
-            return "reject", "no-gain", f"{detail}: the upper bound is below the gain that counts"
+            return "reject", "no-gain", ": the upper bound is below the gain that counts"
         case "open":
-            return "unsure", "undecided", f"{detail}: still on both sides of the gain that counts"
+            return "unsure", "undecided", ": still on both sides of the gain that counts"
 
 
 def percent(interval: Interval | None) -> str:
@@ -146,9 +67,14 @@ def percent(interval: Interval | None) -> str:
 
 
 def _verdict(
-    measurement: Measurement, contract: Contract, ruling: Ruling, reason: Reason, detail: str,
-    gain: Interval | None, findings: Sequence[Finding],
-) -> Verdict:  # fmt: skip
+    measurement: Measurement,
+    contract: Contract,
+    ruling: Ruling,
+    reason: Reason,
+    detail: str,
+    gain: Interval | None,
+    findings: Sequence[Finding],
+) -> Verdict:
     return Verdict(
         measurement=measurement.id,
         contract=contract.id,

@@ -39,9 +39,9 @@ def outlook(samples: Sequence[Sample], contract: Contract, tier: Tier, confirmat
     """
     now = estimate(samples)
     at_look = level(contract, tier, confirmations, now.pairs)
-    stated = FUTILITY if at_look is None else at_look
-    final = now.pairs >= contract.pairs_at(tier)
-    return Outlook(state=_state(now, at_look, contract, tier), estimate=now, level=stated, final=final)
+    state = _state(now, at_look, contract, tier)
+    stated = at_look if at_look is not None and state in ("faster", "open") else FUTILITY
+    return Outlook(state=state, estimate=now, level=stated, final=now.pairs >= contract.pairs_at(tier))
 
 
 def _state(now: Estimate, at_look: float | None, contract: Contract, tier: Tier) -> State:
@@ -66,7 +66,8 @@ class StandardStopping:
     """Implements `Stopping`: stop at a clear winner, a clear loser, or the last pair."""
 
     def __init__(self, contract: Contract, tier: Tier, confirmations: int) -> None:
-        self.contract, self.tier, self.confirmations = contract, tier, confirmations
+        self.contract, self.confirmations = contract, confirmations
+        self.tier: Tier = tier
 
     def observe(self, samples: Sequence[Sample]) -> Literal["continue", "stop"]:
         """Asked after each completed pair of launches."""

@@ -21,7 +21,7 @@ from reforward.domain.workload import Workload
 from reforward.engine.schedule import Script
 from reforward.measure.arrays import rows_of, tensor_of
 from reforward.measure.references import References
-from reforward.measure.replay import Clock, Row, replay
+from reforward.measure.replay import Clock, Harvest, Row, ignore, replay
 from reforward.measure.session import Timed
 from reforward.measure.text import Encode, prompts
 
@@ -86,7 +86,8 @@ class LmTrial:
     ) -> None:  # fmt: skip
         assert engine.spec is not None, "a language model has a spec"
         self.engine, self.references, self.contract, self.workload = engine, references, contract, workload
-        self.tier, self.nonce, self.encode, self.clock, self.draw = tier, nonce, encode, clock, draw
+        self.nonce, self.encode, self.clock, self.draw = nonce, encode, clock, draw
+        self.tier: Tier = tier
         self.depth = engine.subject.depth_of(tier)
         row_bytes = 4 * engine.spec.vocab
         self.limits = limits_for(workload, row_bytes)
@@ -100,14 +101,14 @@ class LmTrial:
     def warm(self, worker: Worker, launch: int) -> None:
         """The shapes of a pass, with a few steps of decoding only."""
         scripts = [_clipped(script) for script in self._scripts(f"{launch}/warm")]
-        replay(_lm(worker), scripts, self.limits, self.clock, lambda rows: None)
+        replay(_lm(worker), scripts, self.limits, self.clock, ignore)
 
     def timed(self, worker: Worker, arm: ArmName, launch: int, text: int) -> Timed:
         """One pass over the workload."""
         scripts = self._scripts(f"{launch}/{text}")
         drawn = self._drawn(scripts) if arm == "candidate" else frozenset[tuple[int, int]]()
         collector = Collector(drawn=drawn, worker=_lm(worker))
-        harvest = collector if arm == "candidate" else lambda rows: None
+        harvest: Harvest = collector if arm == "candidate" else ignore
         timing = replay(_lm(worker), scripts, self.limits, self.clock, harvest)
         if arm == "candidate":
             produced = {request: tuple(tokens) for request, tokens in timing.produced.items()}

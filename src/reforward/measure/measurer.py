@@ -23,6 +23,8 @@ from reforward.measure.session import ArmFailed, Session, Trial, blame
 from reforward.measure.shorten import shorten
 from reforward.measure.text import Encode
 
+ARMS: tuple[ArmName, ...] = ("incumbent", "candidate")
+
 Facts = tuple[Measurement | Failed, tuple[Output, ...]]
 
 
@@ -59,9 +61,9 @@ class Measurer:
         started, nonce = self.now(), self.nonce()
         try:
             arms: dict[ArmName, Prepared] = {}
-            for arm, source in (("incumbent", incumbent), ("candidate", candidate)):
+            for arm in ARMS:
                 with blame(arm):
-                    arms[arm] = self.engine.prepare(source)
+                    arms[arm] = self.engine.prepare(candidate if arm == "candidate" else incumbent)
             trial = self._trial(workload, tier, nonce)
             session = Session(trial, arms, stopping)
             session.run()

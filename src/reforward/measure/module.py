@@ -32,7 +32,8 @@ class ModuleTrial:
     def __init__(
         self, engine: Engine, references: References, tier: Tier, nonce: str, *, inputs: int, clock: Clock
     ) -> None:
-        self.engine, self.references, self.tier, self.nonce = engine, references, tier, nonce
+        self.engine, self.references, self.nonce = engine, references, nonce
+        self.tier: Tier = tier
         self.count, self.clock = inputs, clock
         self.calls: list[Call] = []
         self._drawn: tuple[str, list[Inputs]] = ("", [])

@@ -1,6 +1,6 @@
 """What the outputs should have been: the stock forward in workers of its own, trusted and kept between sessions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -95,7 +95,7 @@ class References:
         return self._module
 
     @contextmanager
-    def _trusted(self) -> Iterator[None]:
+    def _trusted(self) -> Generator[None]:
         try:
             yield
         except CandidateFailed as error:
@@ -107,7 +107,7 @@ class References:
 
 
 @contextmanager
-def _awake(worker: LmWorker | ModuleWorker) -> Iterator[None]:
+def _awake(worker: LmWorker | ModuleWorker) -> Generator[None]:
     worker.resume()
     yield
     worker.pause()

@@ -37,6 +37,10 @@ Harvest = Callable[[Sequence[Row]], None]
 """Called with the worker paused; must read what it wants from the outbox before it returns."""
 
 
+def ignore(rows: Sequence[Row]) -> None:
+    """A harvest that wants nothing."""
+
+
 def replay(worker: LmWorker, scripts: Sequence[Script], limits: Limits, clock: Clock, harvest: Harvest) -> Timing:
     """Play all scripts in a closed loop of `limits.slots` requests in flight.
 

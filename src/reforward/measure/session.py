@@ -1,7 +1,7 @@
 """One session: pairs of fresh launches, ABBA passes inside each pair, the idle arm paused, until the rule says stop."""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -52,7 +52,8 @@ class ArmFailed(Exception):
 
     def __init__(self, arm: ArmName, cause: CandidateFailed) -> None:
         super().__init__(f"{arm}: {cause}")
-        self.arm, self.cause = arm, cause
+        self.arm: ArmName = arm
+        self.cause = cause
 
 
 @dataclass(kw_only=True)
@@ -139,7 +140,7 @@ class Session:
 
 
 @contextmanager
-def blame(arm: ArmName) -> Iterator[None]:
+def blame(arm: ArmName) -> Generator[None]:
     """Name the arm whose worker failed."""
     try:
         yield

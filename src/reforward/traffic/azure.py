@@ -1,0 +1,36 @@
+"""Rows of the Azure LLM inference trace 2023 (Patel et al., Splitwise, ISCA 2024)."""
+
+from datetime import datetime
+
+FORMAT = "Azure CSV (TIMESTAMP,ContextTokens,GeneratedTokens)"
+_HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+
+
+def matches(first: str) -> bool:
+    """Whether `first` is the header."""
+    return tuple(field.strip() for field in first.split(",")) == _HEADER
+
+
+def parse(line: str) -> tuple[float, int, int]:
+    """(seconds, prompt tokens, output tokens); `ValueError` says what is wrong with the row."""
+    fields = line.split(",")
+    if len(fields) != len(_HEADER):
+        raise ValueError(f"has {len(fields)} fields, not {len(_HEADER)}")
+    return _seconds(fields[0].strip()), _count(fields[1]), _count(fields[2])
+
+
+def _seconds(text: str) -> float:
+    """Wall clock with up to seven decimals, of which datetime reads six."""
+    whole, _, fraction = text.partition(".")
+    try:
+        moment = datetime.fromisoformat(whole + "+00:00")
+        return moment.timestamp() + float(f"0.{fraction or 0}")
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a time like 2023-11-16 18:15:46.6805900") from None
+
+
+def _count(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text.strip()[:40]!r} is not a whole number of tokens") from None

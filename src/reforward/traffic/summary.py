@@ -1,0 +1,76 @@
+"""A trace in numbers: lengths, arrivals, burstiness."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reforward.traffic.trace import Trace
+
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Distribution of a count of tokens."""
+
+    p5: float
+    p50: float
+    p95: float
+    mean: float
+    max: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What `trace summary` prints. What needs more rows than there are is None."""
+
+    source: str
+    requests: int
+    bad_rows: int
+    duration_s: float
+    prompt: Spread
+    output: Spread
+    rate_per_s: float | None
+    gap_cv: float | None
+    """Coefficient of variation of the gaps between arrivals: 1 for a Poisson process, more is burstier."""
+    dispersion_minute: float | None
+    """Variance over mean of arrivals per whole minute: 1 for a Poisson process."""
+    peak_minute: int
+    """Most arrivals in one minute."""
+    distinct_arrivals: int
+    """Fewer than the requests if timestamps are coarse (Mooncake's are rounded to about 3 s)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return dataclasses.asdict(self)
+
+
+def summarise(trace: Trace) -> Summary:
+    """All figures of one trace."""
+    arrivals = np.array([request.arrival_s for request in trace.requests])
+    duration = float(arrivals[-1])
+    gaps = np.diff(arrivals)
+    minutes = np.bincount((arrivals // MINUTE_S).astype(int))
+    whole = minutes[:-1]
+    return Summary(
+        source=trace.source,
+        requests=len(trace.requests),
+        bad_rows=len(trace.bad_rows),
+        duration_s=duration,
+        prompt=spread([request.prompt_tokens for request in trace.requests]),
+        output=spread([request.output_tokens for request in trace.requests]),
+        rate_per_s=float(len(gaps) / duration) if duration > 0 else None,
+        gap_cv=float(gaps.std() / gaps.mean()) if len(gaps) > 1 and duration > 0 else None,
+        dispersion_minute=float(whole.var() / whole.mean()) if len(whole) > 1 and whole.any() else None,
+        peak_minute=int(minutes.max()),
+        distinct_arrivals=len(set(arrivals.tolist())),
+    )
+
+
+def spread(counts: Sequence[int]) -> Spread:
+    """Percentiles by linear interpolation."""
+    p5, p50, p95 = (float(value) for value in np.percentile(counts, (5, 50, 95)))
+    return Spread(p5=p5, p50=p50, p95=p95, mean=float(np.mean(counts)), max=max(counts))
