@@ -92,9 +92,7 @@ class Step {
     }
 
     void norm(const float* x, const W* gain, long width, float* out) const {
-        float squares = 0;
-        for (long i = 0; i < width; ++i) squares += x[i] * x[i];
-        float scale = 1.0f / std::sqrt(squares / width + m.eps);
+        float scale = 1.0f / std::sqrt(squares(x, width) / width + m.eps);
         for (long i = 0; i < width; ++i) out[i] = x[i] * scale * widen(gain[i]);
     }
 
@@ -225,8 +223,7 @@ void Step<W>::attend(const Layer& layer, Scratch& s, long b, long head) {
     long first = m.window && position >= m.window ? position - m.window + 1 : 0, past = position - first;
     float* weight = s.scores.data();
     sweep<1, W>(keys + first * d, staged_q, d, 0, past, weight);
-    weight[past] = 0;
-    for (long i = 0; i < d; ++i) weight[past] += q[i] * k[i];
+    weight[past] = product_of(q, k, d);
     float top = largest(weight, past + 1);
     each(weight, past + 1, [top](Vec x) { return exponential(x - top); });
     float scale = 1.0f / sum_of(weight, past + 1);

@@ -37,6 +37,7 @@ static inline void each(float* x, long n, F f) {
     memcpy(x + i, rest, (n - i) * sizeof(float));
 }
 
+// Sums in as many partial sums as a vector has lanes: faster and more exact than one after the other.
 static inline float sum_of(const float* x, long n) {
     Vec total = {};
     long i = 0;
@@ -45,6 +46,17 @@ static inline float sum_of(const float* x, long n) {
     for (; i < n; ++i) rest += x[i];
     return rest;
 }
+
+static inline float product_of(const float* x, const float* y, long n) {
+    Vec total = {};
+    long i = 0;
+    for (; i + kLanes <= n; i += kLanes) total += load(x + i) * load(y + i);
+    float rest = sum(total);
+    for (; i < n; ++i) rest += x[i] * y[i];
+    return rest;
+}
+
+static inline float squares(const float* x, long n) { return product_of(x, x, n); }
 
 static inline float largest(const float* x, long n) {
     float top = x[0];

@@ -14,7 +14,7 @@ TENSORS = "attention_norm q k v q_bias k_bias v_bias q_norm k_norm o mlp_norm ga
 SIZES = "layers hidden heads kv_heads head_dim inner vocab length window".split()
 
 
-class Layer(ctypes.Structure):
+class Layer(ctypes.Structure):  # the same order as in decode.cpp
     _fields_ = [(name, Pointer) for name in TENSORS]
 
 
@@ -56,6 +56,8 @@ class Decoder:
         library = load_shared(build.artifacts / "decode.so")
         self.decode = library.decode_f32 if build.dtype == torch.float32 else library.decode_bf16
         self.pick, self.most = library.decode_argmax, library.decode_max_rows()
+        self.decode.argtypes = (Pointer, Pointer)
+        self.pick.argtypes = (Pointer, ctypes.c_long, ctypes.c_long, Pointer)
         self.tables = [angles.flatten(1)[:, : spec.head_dim // 2].float().contiguous() for angles in (cos, sin)]
         self.layers = (Layer * spec.layers)()
         self.kept = [*self.tables, embedding, final_norm, head, *(t for layer in layers for t in layer.values())]
