@@ -94,7 +94,7 @@ class TinyModel:
 def _product(matrix: Array, vector: Array, halves: bool) -> Array:
     if not halves:
         return matrix @ vector
-    middle = vector.size // 2
+    middle = len(vector) // 2
     return matrix[:, :middle] @ vector[:middle] + matrix[:, middle:] @ vector[middle:]
 
 
@@ -192,16 +192,16 @@ class ScriptedLm(ScriptedWorker):
 
 
 class ScriptedModule(ScriptedWorker):
-    """A `ModuleWorker` that maps `x[4, hidden]` to `tanh(x A)`."""
+    """A `ModuleWorker` that maps `x[4, 64]` to `tanh(x A)`."""
 
     def draw(self, seed: int, tier: Tier) -> tuple[Tensor, ...]:
-        values = np.random.default_rng(seed).standard_normal((4, 16)).astype(np.float32)
+        values = np.random.default_rng(seed).standard_normal((4, 64)).astype(np.float32)
         return (Tensor(dtype="float32", shape=values.shape, data=values.tobytes()),)
 
     def call(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
         self.work(4)
         values = np.frombuffer(inputs[0].data, np.float32).reshape(inputs[0].shape)
-        mix = np.random.default_rng(1).standard_normal((16, 16)).astype(np.float32)
+        mix = np.random.default_rng(1).standard_normal((64, 64)).astype(np.float32)
         made = self.twisted(np.tanh(_product(mix.T, values.T, self.role.halves).T))
         return {"output": Tensor(dtype=str(made.dtype), shape=made.shape, data=made.tobytes())}
 

@@ -49,7 +49,10 @@ def _zeros(rows: Real) -> Real:
 
 def _noise(rows: Real) -> Real:
     """Same mean and deviation, nothing else."""
-    return rows.mean() + rows.std() * np.random.default_rng(0).standard_normal(rows.shape)
+    known = rows[np.isfinite(rows)]
+    if not known.size:
+        return np.zeros_like(rows)
+    return known.mean() + known.std() * np.random.default_rng(0).standard_normal(rows.shape)
 
 
 def _stale(rows: Real) -> Real:
