@@ -25,7 +25,22 @@ def write_files(files: Mapping[str, str], folder: Path) -> None:
 
 
 def load_entry(files: Mapping[str, str], entry: str, folder: Path) -> Any:
-    """Import `file.py:Name` from a tree written to `folder`; its siblings can be imported by their plain names."""
+    """The class `file.py:Name` of a tree written to `folder`; its siblings can be imported by their plain names."""
+    found = _load(files, entry, folder)
+    if not isinstance(found, type):
+        raise CandidateFailed("load", f"{entry} is a {type(found).__name__}, not a class")
+    return found
+
+
+def load_function(files: Mapping[str, str], entry: str, folder: Path) -> Any:
+    """The function `file.py:name` of a tree, as `load_entry` does for a class."""
+    found = _load(files, entry, folder)
+    if not callable(found):
+        raise CandidateFailed("load", f"{entry} is a {type(found).__name__}, not a function")
+    return found
+
+
+def _load(files: Mapping[str, str], entry: str, folder: Path) -> Any:
     path, _, name = entry.partition(":")
     for file, text in files.items():
         if file.endswith(".py"):
@@ -35,10 +50,7 @@ def load_entry(files: Mapping[str, str], entry: str, folder: Path) -> Any:
     module = _import(folder / path, path)
     if not hasattr(module, name):
         raise CandidateFailed("load", f"{path} exports no {name!r}")
-    found = getattr(module, name)
-    if not isinstance(found, type):
-        raise CandidateFailed("load", f"{name!r} in {path} is a {type(found).__name__}, not a class")
-    return found
+    return getattr(module, name)
 
 
 def load_forward(files: Mapping[str, str], entry: str, folder: Path) -> Any:

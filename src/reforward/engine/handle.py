@@ -1,0 +1,225 @@
+"""The client's end of one worker: deadlines, kills, pauses, and what a death means."""
+
+import mmap
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from reforward.domain.candidate import Candidate
+from reforward.domain.errors import CandidateFailed, EngineLost
+from reforward.domain.measurement import Memory, Tensor
+from reforward.domain.spec import Limits, Segment
+from reforward.domain.subject import Tier
+from reforward.engine import wire
+
+LOG_TAIL = 4096
+GRACE_S = 5.0
+
+
+class Process:
+    """One confined process: socket, log, and the pipe on which its keeper reports its pid and its end."""
+
+    def __init__(self, sock: socket.socket, log: int, status: int, start_s: float) -> None:
+        self.sock, self.log, self.status = sock, log, status
+        self.pid = self._read_pid(start_s)
+        self.pidfd = os.pidfd_open(self.pid)
+        self.closed = False
+
+    def _read_pid(self, start_s: float) -> int:
+        line = self._line(start_s)
+        if not line:
+            raise EngineLost(f"a worker did not start within {start_s:.0f} s; {self.log_tail()}")
+        return int(line)
+
+    def _line(self, timeout_s: float) -> str:
+        """One line of the status pipe; empty if the keeper is gone or silent."""
+        line, until = b"", time.monotonic() + timeout_s
+        while not line.endswith(b"\n"):
+            if not select.select([self.status], [], [], max(0.0, until - time.monotonic()))[0]:
+                return ""
+            byte = os.read(self.status, 1)
+            if not byte:
+                return ""
+            line += byte
+        return line.decode().strip()
+
+    def signal(self, number: int) -> None:
+        """Send a signal; nothing happens if the process is gone."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def log_tail(self) -> str:
+        """The last bytes that it printed."""
+        size = os.fstat(self.log).st_size
+        return os.pread(self.log, LOG_TAIL, max(0, size - LOG_TAIL)).decode(errors="replace")
+
+    def end(self) -> str:
+        """Kill it and everything it started; how it had ended, in words, if it ended by itself before."""
+        early = self._line(0.05)
+        self.signal(signal.SIGKILL)
+        code = early or self._line(GRACE_S)
+        return describe_exit(int(code)) if early else "ended by us" if code else "did not end"
+
+    def close(self) -> None:
+        """End it and release descriptors; safe to call twice."""
+        if self.closed:
+            return
+        self.closed = True
+        self.signal(signal.SIGKILL)
+        self._line(GRACE_S)
+        self.sock.close()
+        for descriptor in (self.log, self.status, self.pidfd):
+            os.close(descriptor)
+
+
+def describe_exit(status: int) -> str:
+    """A wait status in words."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"killed by signal {number} ({signal.Signals(number).name})"
+    return f"exited with code {os.WEXITSTATUS(status)} without answering"
+
+
+class Handle:
+    """A loaded worker. Implements what `LmWorker` and `ModuleWorker` share."""
+
+    def __init__(self, process: Process, candidate: Candidate, step_s: float, shared: Memory) -> None:
+        self.process, self.candidate, self.step_s, self.shared = process, candidate, step_s, shared
+        self.watermark, self.load_s, self.state_bytes, self.paused = "", 0.0, 0, False
+
+    def load(self, message: wire.Message, begun: float, load_s: float) -> None:
+        """Hand the candidate over and wait until it is ready."""
+        ready = self.ask(message, wire.Ready, "load", load_s)
+        self.watermark, self.state_bytes = ready.watermark, ready.state_bytes
+        self.load_s = time.perf_counter() - begun
+
+    def ask(self, message: wire.Message, expected: "type[wire.T]", stage: str, seconds: float) -> "wire.T":
+        """One question, one answer, one deadline."""
+        assert not self.paused, "asked a paused worker"
+        sock = self.process.sock
+        sock.settimeout(seconds)
+        try:
+            wire.send(sock, message)
+            reply = wire.receive(sock, wire.FROM_WORKER)
+        except TimeoutError:
+            self._dead(stage, f"no answer within {seconds:.0f} s", ended=False)
+        except wire.Gone:
+            self._dead(stage, "", ended=True)
+        except wire.Nonsense as error:
+            self._dead(stage, f"the worker talks nonsense: {error}", ended=False)
+        if isinstance(reply, wire.Failed):
+            tail = self.process.log_tail()
+            self.close()
+            raise CandidateFailed(reply.stage, reply.reason, f"{tail}\n{reply.log}".strip()[-LOG_TAIL:])
+        if not isinstance(reply, expected):
+            self._dead(stage, f"the worker answered {type(reply).__name__} to {type(message).__name__}", ended=False)
+        return reply
+
+    def _dead(self, stage: str, reason: str, *, ended: bool) -> NoReturn:
+        how = self.process.end()
+        log = self.process.log_tail()
+        self.close()
+        raise CandidateFailed(stage, how if ended else reason, log)
+
+    def pause(self) -> None:
+        """Stop all its threads."""
+        self.process.signal(signal.SIGSTOP)
+        self.paused = True
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.process.signal(signal.SIGCONT)
+        self.paused = False
+
+    def memory(self) -> Memory:
+        """From the kernel: private is the peak resident size less what is shared or mapped from files, less its state."""
+        fields = _status(self.process.pid)
+        private = fields.get("VmHWM", 0) - fields.get("RssFile", 0) - fields.get("RssShmem", 0) - self.state_bytes
+        return Memory(
+            weights=self.shared.weights, packed=self.shared.packed, state=self.state_bytes, private=max(0, private)
+        )
+
+    def close(self) -> None:
+        """End the process and everything it started."""
+        self.process.close()
+
+
+def _status(pid: int) -> dict[str, int]:
+    """Byte counts of `/proc/<pid>/status`; empty if the process is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    pairs = (line.split(":", 1) for line in lines if line.endswith(" kB"))
+    return {name: int(value.split()[0]) * 1024 for name, value in pairs}
+
+
+class LmHandle(Handle):
+    """A worker of the `lm` host."""
+
+    def __init__(
+        self, process: Process, candidate: Candidate, step_s: float, shared: Memory, outbox: int, limits: Limits, vocab: int
+    ) -> None:
+        super().__init__(process, candidate, step_s, shared)
+        self.vocab = vocab
+        self.outbox = mmap.mmap(outbox, limits.rows * vocab * 4, prot=mmap.PROT_READ)
+
+    def step(self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], first: int) -> list[int]:
+        """See `domain.ports.LmWorker`."""
+        spans = tuple((segment.slot, segment.start, segment.length) for segment in segments)
+        message = wire.Step(tokens=tuple(tokens), segments=spans, rows=tuple(rows), first=first)
+        made = self._tokens(message, 1, len(rows))
+        return list(made[0])
+
+    def run(
+        self, last: Sequence[int], slots: Sequence[int], positions: Sequence[int], steps: int, first: int
+    ) -> list[list[int]]:
+        """See `domain.ports.LmWorker`."""
+        message = wire.Run(
+            last=tuple(last), slots=tuple(slots), positions=tuple(positions), steps=steps, first=first
+        )
+        return [list(step) for step in self._tokens(message, steps, len(last))]
+
+    def _tokens(self, message: wire.Message, steps: int, width: int) -> tuple[tuple[int, ...], ...]:
+        made = self.ask(message, wire.Tokens, "run", self.step_s).steps
+        if len(made) != steps or any(len(step) != width for step in made):
+            self._dead("run", f"the worker sent {[len(step) for step in made]} tokens, not {steps} times {width}", ended=False)
+        return made
+
+    def rows(self, first: int, count: int) -> Tensor:
+        """See `domain.ports.LmWorker`."""
+        width = self.vocab * 4
+        data = self.outbox[first * width : (first + count) * width]
+        return Tensor(dtype="float32", shape=(count, self.vocab), data=data)
+
+    def close(self) -> None:
+        """End the process, then unmap the outbox."""
+        super().close()
+        self.outbox.close()
+
+
+class ModuleHandle(Handle):
+    """A worker of the `module` host."""
+
+    def draw(self, seed: int, tier: Tier) -> tuple[Tensor, ...]:
+        """See `domain.ports.ModuleWorker`."""
+        drawn = self.ask(wire.Draw(seed=seed, tier=tier), wire.Drawn, "run", self.step_s)
+        return tuple(_tensor(data) for data in drawn.inputs)
+
+    def call(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+        """See `domain.ports.ModuleWorker`."""
+        data = tuple(wire.TensorData(dtype=t.dtype, shape=t.shape, data=bytes(t.data)) for t in inputs)
+        called = self.ask(wire.Call(inputs=data), wire.Called, "run", self.step_s)
+        return {place: _tensor(data) for place, data in called.outputs.items()}
+
+
+def _tensor(data: wire.TensorData) -> Tensor:
+    return Tensor(dtype=data.dtype, shape=data.shape, data=data.data)
+
+

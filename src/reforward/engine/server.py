@@ -1,0 +1,132 @@
+"""The server process: holds the vault and forks workers. Single-threaded, so that every fork is clean.
+
+    python -m reforward.engine.server CONTROL_FD
+
+torch is imported here once, and nothing large is computed: an OpenMP pool or a device context would not survive a fork.
+"""
+
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from reforward.engine import sandbox, wire
+from reforward.engine.keeper import keep
+from reforward.engine.syscalls import PR_SET_PDEATHSIG, prctl
+from reforward.engine.vault import Vault
+
+SPAWN_DESCRIPTORS = 4
+
+
+class Server:
+    """Answers the client's requests, one at a time, until the client is gone."""
+
+    def __init__(self, control: socket.socket, root: Path) -> None:
+        self.control, self.root = control, root
+        self.private = sandbox.own_mounts()
+        self.vault = Vault(root, private=self.private)
+        self.scratch = root / "scratch"
+        self.scratch.mkdir()
+        self.opened: wire.Open | None = None
+
+    def serve(self) -> None:
+        """Until the control socket closes."""
+        while True:
+            select.select([self.control], [], [], 1.0)
+            self._reap()
+            if not select.select([self.control], [], [], 0)[0]:
+                continue
+            try:
+                message, descriptors = wire.receive_with_descriptors(self.control, wire.TO_SERVER, SPAWN_DESCRIPTORS)
+            except wire.Gone:
+                return
+            try:
+                reply = self._answer(message, descriptors)
+            except (OSError, ValueError) as error:
+                reply = wire.Refused(reason=f"{type(error).__name__}: {error}")
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            wire.send(self.control, reply)
+
+    def _answer(self, message: wire.ToServer, descriptors: list[int]) -> wire.FromServer:
+        match message:
+            case wire.Open():
+                return self._open(message)
+            case wire.Spawn():
+                self._spawn(message, descriptors)
+            case wire.Seal():
+                self.vault.seal(message.key, message.tensors)
+            case wire.Drop():
+                self.vault.drop(message.key)
+        return wire.Done()
+
+    def _open(self, message: wire.Open) -> wire.Opened:
+        self.opened = message
+        if message.module:
+            from reforward.engine.loader import load_module
+
+            shelf = load_module(self.vault, message.module)
+        else:
+            shelf = self.vault.load(message.tensors)
+        _import_torch()
+        return wire.Opened(pages=self.vault.pages, nbytes=shelf.nbytes, protections=keep_probe(self))
+
+    def _spawn(self, message: wire.Spawn, descriptors: list[int]) -> None:
+        if len(descriptors) not in (3, 4):
+            raise ValueError(f"a spawn needs 3 or 4 descriptors, got {len(descriptors)}")
+        assert self.opened is not None
+        pack_file = self.vault.writable(message.pack_into, message.memory_bytes) if message.pack_into else None
+        pid = os.fork()
+        if pid == 0:
+            self.control.close()
+            keep(message, self.opened, self.vault, self.scratch, pack_file, descriptors)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+
+
+def keep_probe(server: Server) -> tuple[str, ...]:
+    """Which protections a worker gets on this machine, found by confining a child and asking it."""
+    from reforward.engine.keeper import probe
+
+    return probe(server.scratch, private=server.private)
+
+
+def _import_torch() -> None:
+    """Import, and let torch look at the processor; one element at a time starts no thread pool."""
+    import torch
+
+    (torch.ones(1) + 1).item()
+
+
+def main() -> None:
+    """Serve on the inherited descriptor; the vault's folder goes away with the process."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    root = Path(tempfile.mkdtemp(prefix="reforward-"))
+    parent = os.getpid()
+    try:
+        Server(control, root).serve()
+    except Exception:  # noqa: BLE001 - process boundary: the client reads it from the log
+        traceback.print_exc()
+        os._exit(1)
+    finally:
+        if os.getpid() == parent:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""Typed messages between the client, the server and its workers. Nothing is unpickled; frames have a size limit.
+
+A frame is four bytes of length, little-endian, and one msgpack document of a tagged struct. Unknown fields, unknown tags and
+wrong types are errors, and a worker that sends one is ended.
+"""
+
+import socket
+from typing import Any, TypeVar
+
+import msgspec
+
+MAX_FRAME = 256 << 20
+HEADER = 4
+Span = tuple[int, int, int]
+"""slot, start, length of a segment."""
+
+
+class Nonsense(Exception):
+    """The other side sent something that is not a message."""
+
+
+class Gone(Exception):
+    """The other side closed the connection."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """Base of all messages."""
+
+
+class TensorData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tensor by value."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a tensor lies in a file: in a checkpoint before loading, in the vault after."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+    file: str = ""
+
+
+# --- client to server ---
+
+
+class Open(Message):
+    """First message: load these weights, once."""
+
+    tensors: tuple[Stored, ...]
+    """lm: where the bytes lie on disk. Empty for a module."""
+    module: str
+    """Module subject reference; empty for lm."""
+    readable: tuple[str, ...]
+    """Folders that workers may read besides the system and Python."""
+
+
+class Spawn(Message):
+    """Fork a worker. Comes with descriptors: socket, log, status pipe, and for lm the outbox."""
+
+    packed: str
+    """Key of packed tensors to map; empty for none."""
+    pack_into: str
+    """Key under which this worker packs; empty unless it is a pack worker."""
+    writable: str
+    """Folder that a build may write to; empty otherwise."""
+    readable: str
+    """Folder of build artifacts; empty for none."""
+    memory_bytes: int
+    """Ceiling of the worker's private memory."""
+
+
+class Seal(Message):
+    """Make what a finished pack worker wrote read-only, for all later workers."""
+
+    key: str
+    tensors: tuple[Stored, ...]
+
+
+class Drop(Message):
+    """Forget packed tensors; workers that map them keep them until they end."""
+
+    key: str
+
+
+# --- server to client ---
+
+
+class Opened(Message):
+    """Weights are in place."""
+
+    pages: str
+    nbytes: int
+    protections: tuple[str, ...]
+
+
+class Done(Message):
+    """A server request is fulfilled."""
+
+
+class Refused(Message):
+    """A server request failed."""
+
+    reason: str
+
+
+# --- client to worker ---
+
+
+class LoadLm(Message):
+    """Become an `lm` worker."""
+
+    files: dict[str, str]
+    entry: str
+    spec: dict[str, Any]
+    dtype: str
+    depth: int
+    limits: dict[str, int]
+    artifacts: str
+    oracle: bool
+    threads: int
+    pack: bool
+    """Pack and end, instead of serving."""
+
+
+class LoadModule(Message):
+    """Become a `module` worker."""
+
+    files: dict[str, str]
+    entry: str
+    module: str
+    artifacts: str
+    threads: int
+
+
+class Build(Message):
+    """Run `build.py` of a tree, and end."""
+
+    files: dict[str, str]
+    out: str
+
+
+class Step(Message):
+    """One ragged call; row i goes to outbox row `first + i`."""
+
+    tokens: tuple[int, ...]
+    segments: tuple[Span, ...]
+    rows: tuple[int, ...]
+    first: int
+
+
+class Run(Message):
+    """`steps` greedy steps."""
+
+    last: tuple[int, ...]
+    slots: tuple[int, ...]
+    positions: tuple[int, ...]
+    steps: int
+    first: int
+
+
+class Draw(Message):
+    """Fresh inputs of a module subject."""
+
+    seed: int
+    tier: str
+
+
+class Call(Message):
+    """One forward of a module."""
+
+    inputs: tuple[TensorData, ...]
+
+
+# --- worker to client ---
+
+
+class Ready(Message):
+    """The candidate is bound and may be asked."""
+
+    watermark: str
+    state_bytes: int
+
+
+class Tokens(Message):
+    """Greedy tokens, one list per step."""
+
+    steps: tuple[tuple[int, ...], ...]
+
+
+class Drawn(Message):
+    """Inputs."""
+
+    inputs: tuple[TensorData, ...]
+
+
+class Called(Message):
+    """Outputs by place in the returned tree."""
+
+    outputs: dict[str, TensorData]
+
+
+class Packed(Message):
+    """What was written to the pack file."""
+
+    tensors: tuple[Stored, ...]
+
+
+class Built(Message):
+    """The build ended well."""
+
+
+class Failed(Message):
+    """The candidate broke a rule of a stage."""
+
+    stage: str
+    reason: str
+    log: str
+
+
+ToServer = Open | Spawn | Seal | Drop
+FromServer = Opened | Done | Refused
+ToWorker = LoadLm | LoadModule | Build | Step | Run | Draw | Call
+FromWorker = Ready | Tokens | Drawn | Called | Packed | Built | Failed
+
+TO_SERVER = msgspec.msgpack.Decoder(ToServer)
+FROM_SERVER = msgspec.msgpack.Decoder(FromServer)
+TO_WORKER = msgspec.msgpack.Decoder(ToWorker)
+FROM_WORKER = msgspec.msgpack.Decoder(FromWorker)
+_ENCODER = msgspec.msgpack.Encoder()
+T = TypeVar("T")
+
+
+def send(sock: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+    """Write one frame; descriptors travel with its first byte."""
+    body = _ENCODER.encode(message)
+    if len(body) > MAX_FRAME:
+        raise Nonsense(f"a message of {len(body):,} bytes is over the limit of {MAX_FRAME:,}")
+    frame = len(body).to_bytes(HEADER, "little") + body
+    try:
+        sent = socket.send_fds(sock, [frame], list(descriptors)) if descriptors else 0
+        sock.sendall(memoryview(frame)[sent:])
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise Gone(str(error)) from None
+
+
+def receive(sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]") -> T:
+    """Read one frame. Raises `Gone`, `Nonsense`, or `TimeoutError` if the socket has a timeout."""
+    size = int.from_bytes(_exactly(sock, HEADER), "little")
+    if size > MAX_FRAME:
+        raise Nonsense(f"a frame claims {size:,} bytes, over the limit of {MAX_FRAME:,}")
+    return decode(_exactly(sock, size), decoder)
+
+
+def receive_with_descriptors(sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]", most: int) -> tuple[T, list[int]]:
+    """Like `receive`, for a frame that may carry descriptors."""
+    first, descriptors, _, _ = socket.recv_fds(sock, HEADER, most)
+    if not first:
+        raise Gone("closed")
+    head = first + (_exactly(sock, HEADER - len(first)) if len(first) < HEADER else b"")
+    size = int.from_bytes(head, "little")
+    if size > MAX_FRAME:
+        raise Nonsense(f"a frame claims {size:,} bytes, over the limit of {MAX_FRAME:,}")
+    return decode(_exactly(sock, size), decoder), list(descriptors)
+
+
+def decode(body: bytes | bytearray, decoder: "msgspec.msgpack.Decoder[T]") -> T:
+    """One message from the bytes of a frame."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        raise Nonsense(f"not a message: {error}") from None
+
+
+def _exactly(sock: socket.socket, count: int) -> bytearray:
+    buffer = bytearray(count)
+    view, at = memoryview(buffer), 0
+    while at < count:
+        try:
+            got = sock.recv_into(view[at:])
+        except (ConnectionResetError, BrokenPipeError):
+            got = 0
+        if not got:
+            raise Gone("closed")
+        at += got
+    return buffer

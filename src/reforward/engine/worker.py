@@ -1,0 +1,218 @@
+"""The worker: the only place where candidate code runs. Confined, trusted for nothing, gone after its session."""
+
+import mmap
+import os
+import socket
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import torch
+from torch import Tensor
+
+from reforward.domain.errors import CandidateFailed
+from reforward.domain.spec import Limits, ModelSpec, Segment
+from reforward.engine import wire
+from reforward.engine.vault import Shelf, extent, place
+from reforward.engine.wire import Stored
+from reforward.runtime import bind
+from reforward.runtime.lm import LmHost, pack, truncate
+
+DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+LOG_TAIL = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resident:
+    """What was mapped before the worker was confined."""
+
+    weights: Shelf
+    weights_map: mmap.mmap | None
+    packed: Shelf | None
+    packed_map: mmap.mmap | None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights by name, read-only views of the shared mapping."""
+        return views(self.weights.tensors, self.weights_map)
+
+    def packs(self) -> dict[str, Tensor]:
+        """Packed tensors by name."""
+        return views(self.packed.tensors, self.packed_map) if self.packed else {}
+
+
+def views(tensors: tuple[Stored, ...], mapping: mmap.mmap | None) -> dict[str, Tensor]:
+    """Tensors over a mapping, no copy. A store to one is a fault, since the pages are read-only."""
+    return {tensor.name: view(tensor, mapping) for tensor in tensors}
+
+
+def view(tensor: Stored, mapping: mmap.mmap | None) -> Tensor:
+    """One tensor over a mapping."""
+    dtype = DTYPES[tensor.dtype]
+    if not tensor.nbytes:
+        return torch.empty(tensor.shape, dtype=dtype)
+    assert mapping is not None
+    count = tensor.nbytes // dtype.itemsize
+    flat = torch.frombuffer(mapping, dtype=dtype, count=count, offset=tensor.offset)
+    return flat.view(tensor.shape)
+
+
+class Worker:
+    """Answers messages about one candidate until the client is gone."""
+
+    def __init__(self, sock: socket.socket, outbox: int, pack_file: int, resident: Resident, scratch: Path) -> None:
+        self.sock, self.outbox, self.pack_file = sock, outbox, pack_file
+        self.resident, self.scratch = resident, scratch
+        self.host: Any = None
+        self.rows: Tensor | None = None
+        self.stage = "load"
+
+    def serve(self) -> None:
+        """One message at a time. Whatever the candidate raises becomes a `Failed` message."""
+        while True:
+            try:
+                message = wire.receive(self.sock, wire.TO_WORKER)
+            except wire.Gone:
+                return
+            try:
+                reply: wire.Message = self._answer(message)
+            except CandidateFailed as failure:
+                reply = wire.Failed(stage=failure.stage, reason=failure.reason, log=failure.log)
+            except BaseException as error:  # noqa: BLE001 - process boundary: becomes a record
+                reply = self._failed(error)
+            sys.stdout.flush()
+            wire.send(self.sock, reply)
+            if isinstance(reply, wire.Failed):
+                return
+
+    def _failed(self, error: BaseException) -> wire.Failed:
+        lines = traceback.format_exception(error)
+        reason = f"{type(error).__name__}: {error}"
+        return wire.Failed(stage=self.stage, reason=reason[:1000], log="".join(lines)[-LOG_TAIL:])
+
+    def _answer(self, message: wire.ToWorker) -> wire.FromWorker:
+        match message:
+            case wire.LoadLm():
+                return self._load_lm(message)
+            case wire.LoadModule():
+                return self._load_module(message)
+            case wire.Build():
+                return self._build(message)
+            case wire.Step():
+                return self._step(message)
+            case wire.Run():
+                return self._run(message)
+            case wire.Draw():
+                return wire.Drawn(inputs=tuple(to_data(t) for t in self.host.draw(message.seed, message.tier)))
+            case wire.Call():
+                outputs = self.host.call([from_data(data) for data in message.inputs])
+                return wire.Called(outputs={place: to_data(tensor) for place, tensor in outputs.items()})
+
+    def _load_lm(self, message: wire.LoadLm) -> wire.FromWorker:
+        torch.set_num_threads(message.threads)
+        spec = msgspec.convert(message.spec, ModelSpec)
+        forward = bind.load_forward(message.files, message.entry, self.scratch)
+        weights = self.resident.tensors()
+        if message.pack:
+            self.stage = "pack"
+            return self._write_pack(pack(forward, spec, weights))
+        spec, weights = truncate(spec, weights, message.depth)
+        limits = Limits(**message.limits)
+        self.host = LmHost(
+            forward,
+            spec=spec,
+            weights=weights,
+            packed=self.resident.packs(),
+            limits=limits,
+            artifacts=Path(message.artifacts or self.scratch),
+            dtype=DTYPES[message.dtype],
+            oracle=message.oracle,
+        )
+        self.rows = map_outbox(self.outbox, limits.rows, spec.vocab)
+        self.stage = "run"
+        mark = bind.watermark(message.files, message.entry, "lm", self.scratch)
+        return wire.Ready(watermark=mark, state_bytes=self.host.state_bytes)
+
+    def _load_module(self, message: wire.LoadModule) -> wire.FromWorker:
+        from reforward.runtime.module import ModuleHost, load_subject
+
+        torch.set_num_threads(message.threads)
+        subject = load_subject(message.module)
+        cls = bind.load_entry(message.files, message.entry, self.scratch)
+        self.host = ModuleHost(subject, cls, self.resident.tensors())
+        self.stage = "run"
+        mark = bind.watermark(message.files, message.entry, "module", self.scratch)
+        return wire.Ready(watermark=mark, state_bytes=0)
+
+    def _build(self, message: wire.Build) -> wire.Built:
+        self.stage = "build"
+        bind.load_function(message.files, "build.py:build", self.scratch)(Path(message.out))
+        return wire.Built()
+
+    def _step(self, message: wire.Step) -> wire.Tokens:
+        assert self.rows is not None
+        rows = self.rows[message.first : message.first + len(message.rows)]
+        segments = [Segment(slot=slot, start=start, length=length) for slot, start, length in message.segments]
+        return wire.Tokens(steps=(tuple(self.host.step(message.tokens, segments, message.rows, rows)),))
+
+    def _run(self, message: wire.Run) -> wire.Tokens:
+        assert self.rows is not None
+        rows = self.rows[message.first : message.first + message.steps * len(message.last)]
+        made = self.host.run(message.last, message.slots, message.positions, message.steps, rows)
+        return wire.Tokens(steps=tuple(tuple(step) for step in made))
+
+    def _write_pack(self, packed: dict[str, Tensor]) -> wire.Packed:
+        plain = [
+            Stored(name=n, dtype=str(t.dtype).removeprefix("torch."), shape=tuple(t.shape), offset=0, nbytes=t.nbytes)
+            for n, t in sorted(packed.items())
+        ]
+        placed = place(plain)
+        os.ftruncate(self.pack_file, extent(placed))
+        for tensor in placed:
+            write_at(self.pack_file, to_bytes(packed[tensor.name]), tensor.offset)
+        return wire.Packed(tensors=placed)
+
+
+def map_outbox(descriptor: int, rows: int, vocab: int) -> Tensor:
+    """The shared `[rows, vocab]` fp32 buffer that the client reads after its clock has stopped."""
+    mapping = mmap.mmap(descriptor, rows * vocab * 4)
+    return torch.frombuffer(mapping, dtype=torch.float32).view(rows, vocab)
+
+
+def to_bytes(tensor: Tensor) -> memoryview:
+    """Row-major bytes of a tensor, any type."""
+    return memoryview(tensor.detach().contiguous().flatten().view(torch.uint8).numpy())
+
+
+def to_data(tensor: Tensor) -> wire.TensorData:
+    """A tensor by value."""
+    data = bytes(to_bytes(tensor)) if tensor.numel() else b""
+    return wire.TensorData(dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape), data=data)
+
+
+def from_data(data: wire.TensorData) -> Tensor:
+    """A fresh, writable tensor with these bytes."""
+    if not data.data:
+        return torch.empty(data.shape, dtype=DTYPES[data.dtype])
+    return torch.frombuffer(bytearray(data.data), dtype=DTYPES[data.dtype]).view(data.shape)
+
+
+def write_at(descriptor: int, data: memoryview, offset: int) -> None:
+    """All of `data`, in pieces that a file-size limit on one write does not cut."""
+    at = 0
+    while at < len(data):
+        at += os.pwrite(descriptor, data[at : at + (64 << 20)], offset + at)
+
+
+def work(sock: int, outbox: int, pack_file: int, resident: Resident, scratch: Path) -> NoReturn:
+    """The worker's life."""
+    code = 1
+    try:
+        Worker(socket.socket(fileno=sock), outbox, pack_file, resident, scratch).serve()
+        code = 0
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
