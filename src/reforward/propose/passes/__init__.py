@@ -1,1 +1,25 @@
 """Mechanical passes, one per file; see `base.py`."""
+
+from reforward.propose.passes.base import Pass
+from reforward.propose.passes.fused_norm import FUSED_NORM
+from reforward.propose.passes.grouped_attention import GROUPED_ATTENTION
+from reforward.propose.passes.head_rows import HEAD_ROWS
+from reforward.propose.passes.implicit_mask import IMPLICIT_MASK
+from reforward.propose.passes.in_place import IN_PLACE
+from reforward.propose.passes.native_decode import NATIVE_DECODE
+from reforward.propose.passes.native_linear import NATIVE_LINEAR
+from reforward.propose.passes.rope_tables import ROPE_TABLES
+from reforward.propose.passes.threads import ONE_THREAD
+
+PASSES: tuple[Pass, ...] = (
+    NATIVE_DECODE,
+    NATIVE_LINEAR,
+    GROUPED_ATTENTION,
+    HEAD_ROWS,
+    FUSED_NORM,
+    IMPLICIT_MASK,
+    ROPE_TABLES,
+    IN_PLACE,
+    ONE_THREAD,
+)
+"""In the order in which several are applied to one candidate."""
