@@ -139,11 +139,11 @@ class Worker:
         from reforward.runtime.module import ModuleHost, load_subject
 
         torch.set_num_threads(message.threads)
-        subject = load_subject(message.module)
-        cls = bind.load_entry(message.files, message.entry, self.scratch)
-        self.host = ModuleHost(subject, cls, self.resident.tensors())
+        tree = self.scratch / "tree"
+        cls = bind.load_overlay(message.files, message.entry, tree, beside=message.module)
+        self.host = ModuleHost(load_subject(message.module), cls, self.resident.tensors())
         self.stage = "run"
-        mark = bind.watermark(message.files, message.entry, "module", self.scratch)
+        mark = bind.watermark(message.files, message.entry, "module", tree)
         return wire.Ready(watermark=mark, state_bytes=0)
 
     def _build(self, message: wire.Build) -> wire.Built:

@@ -12,6 +12,7 @@ from typing import Any
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import CandidateFailed
 from reforward.domain.subject import Host
+from reforward.runtime import overlay
 
 LM_METHODS = ("state", "step")
 
@@ -29,6 +30,23 @@ def load_entry(files: Mapping[str, str], entry: str, folder: Path) -> Any:
     found = _load(files, entry, folder)
     if not isinstance(found, type):
         raise CandidateFailed("load", f"{entry} is a {type(found).__name__}, not a class")
+    return found
+
+
+def load_overlay(files: Mapping[str, str], entry: str, folder: Path, *, beside: str) -> type:
+    """The class `pkg/file.py:Name` of a tree that stands in front of installed packages and of the folder of `beside`."""
+    for file, text in files.items():
+        if file.endswith(".py"):
+            _check_syntax(file, text)
+    write_files(files, folder)
+    if beside.partition(":")[0].endswith(".py"):
+        sys.path.insert(0, str(Path(beside.partition(":")[0]).parent))
+    overlay.install(files, folder)
+    path, _, name = entry.partition(":")
+    module = _guarded(path, lambda: importlib.import_module(overlay.module_name(path)))
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        raise CandidateFailed("load", f"{path} exports no class {name!r}")
     return found
 
 
