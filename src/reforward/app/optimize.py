@@ -17,7 +17,7 @@ from reforward.domain.errors import BadInput
 from reforward.domain.measurement import Measurement
 from reforward.domain.run import Run
 from reforward.domain.verdict import Verdict
-from reforward.propose.passes import Passes
+from reforward.propose.search import Passes
 
 DEMO_PROMPT = "In one sentence: why is the sky blue?"
 DEMO_TOKENS = 40

@@ -20,11 +20,15 @@ EPILOG = """Exit codes: 0 done (submit: accepted), 1 internal error, 2 bad input
 4 engine lost, 5 ledger corrupt, 6 the candidate failed, 7 rejected, 8 unsure."""
 EXIT_BY_RULING = {"accept": 0, "reject": 7, "unsure": 8}
 
-SubjectArg = Annotated[str, typer.Argument(help="smollm2, smollm2-bf16, a checkpoint folder, subject.py or pkg.mod:factory")]
+SubjectArg = Annotated[
+    str, typer.Argument(help="smollm2, smollm2-bf16, a checkpoint folder, subject.py or pkg.mod:factory")
+]
 FolderArg = Annotated[Path, typer.Argument(help="Folder that holds the source tree.")]
 IdArg = Annotated[str, typer.Argument(help="An id, or the first digits of its hash.")]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON on stdout.")]
-Traffic = Annotated[Path | None, typer.Option(help="Trace file (Azure CSV, Mooncake JSONL). Default: a packaged slice.")]
+Traffic = Annotated[
+    Path | None, typer.Option(help="Trace file (Azure CSV, Mooncake JSONL). Default: a packaged slice.")
+]
 Threads = Annotated[int | None, typer.Option(help="Threads of every worker. Default: physical cores.")]
 MinGain = Annotated[float, typer.Option(help="The gain that counts: 0.01 is 1 %.")]
 Scale = Annotated[float | None, typer.Option(help="Multiply token counts by this. Default: chosen and printed.")]
@@ -56,7 +60,9 @@ def demo(budget: Annotated[str, typer.Option(help="Time for the loop.")] = "4m",
 def optimize(
     subject: SubjectArg,
     traffic: Traffic = None,
-    budget: Annotated[str | None, typer.Option(help="Time, such as 10m. Default 10m unless --candidates is given.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Time, such as 10m. Default 10m unless --candidates is given.")
+    ] = None,
     candidates: Annotated[int | None, typer.Option(help="Candidates to screen.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on with the last run of the same settings.")] = False,
     min_gain: MinGain = 0.01,
@@ -71,7 +77,11 @@ def optimize(
     from reforward.cli.summary import report
 
     settings = Settings(
-        traffic=traffic, min_gain=min_gain, numerics=numerics, length_scale=length_scale, requests=requests,
+        traffic=traffic,
+        min_gain=min_gain,
+        numerics=numerics,
+        length_scale=length_scale,
+        requests=requests,
         threads=threads,
     )
     if budget is None and candidates is None:
@@ -85,7 +95,9 @@ def optimize(
 def measure(
     subject: SubjectArg,
     folder: FolderArg,
-    tier: Annotated[Literal["fast", "slow"], typer.Option(help="fast: the first layers; slow: the whole model.")] = "fast",
+    tier: Annotated[
+        Literal["fast", "slow"], typer.Option(help="fast: the first layers; slow: the whole model.")
+    ] = "fast",
     traffic: Traffic = None,
     length_scale: Scale = None,
     requests: Requests = 6,
@@ -118,7 +130,11 @@ def submit(
     from reforward.app.submit import submit as run
 
     settings = Settings(
-        traffic=traffic, min_gain=min_gain, numerics=numerics, length_scale=length_scale, requests=requests,
+        traffic=traffic,
+        min_gain=min_gain,
+        numerics=numerics,
+        length_scale=length_scale,
+        requests=requests,
         threads=threads,
     )
     with Live(quiet=as_json) as live:
@@ -128,9 +144,7 @@ def submit(
 
 
 @app.command()
-def log(
-    limit: Annotated[int, typer.Option(help="Newest rows to print.")] = 30, as_json: Json = False
-) -> None:
+def log(limit: Annotated[int, typer.Option(help="Newest rows to print.")] = 30, as_json: Json = False) -> None:
     """What was tried: one line per verdict or skip, newest last."""
     from reforward.app.read import history
     from reforward.cli.summary import log_rows
@@ -150,7 +164,9 @@ def show_(record: IdArg, as_json: Json = False) -> None:
 
 
 @app.command()
-def diff(a: IdArg, b: Annotated[str | None, typer.Argument(help="Default: the stock forward or parent of A.")] = None) -> None:
+def diff(
+    a: IdArg, b: Annotated[str | None, typer.Argument(help="Default: the stock forward or parent of A.")] = None
+) -> None:
     """Unified diff between two candidates; of one against its parent."""
     from reforward.app.read import difference
 
@@ -224,7 +240,10 @@ def main() -> None:
             print(log_tail, file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print("reforward: interrupted; everything finished is in the ledger, go on with optimize --resume", file=sys.stderr)
+        print(
+            "reforward: interrupted; everything finished is in the ledger, go on with optimize --resume",
+            file=sys.stderr,
+        )
         sys.exit(130)
 
 

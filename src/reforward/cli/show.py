@@ -96,4 +96,15 @@ def rows(header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     console.print(table)
 
 
-__all__ = ["ArmFacts", "as_json", "console", "counts", "interval", "percent", "rows", "session", "verdict_details", "verdict_line"]
+__all__ = [
+    "ArmFacts",
+    "as_json",
+    "console",
+    "counts",
+    "interval",
+    "percent",
+    "rows",
+    "session",
+    "verdict_details",
+    "verdict_line",
+]

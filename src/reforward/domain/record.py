@@ -16,12 +16,21 @@ def canonical_json(value: object) -> str:
 
 def _plain(value: object) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: _plain(_as_declared(f, getattr(value, f.name))) for f in dataclasses.fields(value)}
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     return value
+
+
+def _as_declared(field: "dataclasses.Field[Any]", value: object) -> object:
+    """A whole number in a field of floats is a float, so that 1 and 1.0 give the same id."""
+    if "float" not in str(field.type):
+        return value
+    if isinstance(value, tuple):
+        return tuple(float(item) if type(item) is int else item for item in value)
+    return float(value) if type(value) is int else value
 
 
 def content_hash(data: bytes) -> str:

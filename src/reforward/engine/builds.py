@@ -48,7 +48,14 @@ class Builds:
 
     def key(self, candidate: Candidate) -> str:
         """Hash of everything that a build depends on."""
-        parts = (candidate.id, self.machine.cpu, self.machine.isa, *self.machine.devices, *self.software, compiler_version())
+        parts = (
+            candidate.id,
+            self.machine.cpu,
+            self.machine.isa,
+            *self.machine.devices,
+            *self.software,
+            compiler_version(),
+        )
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=HASH_BYTES).hexdigest()
 
     def ensure(self, candidate: Candidate, run: Callable[[Candidate, Path], None]) -> Artifacts:

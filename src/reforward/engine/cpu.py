@@ -101,10 +101,14 @@ class CpuEngine:
             os.ftruncate(outbox, limits.rows * self.spec.vocab * 4)
             process = self._spawn(prepared, outbox=outbox, memory=self._memory(prepared) * (3 if oracle else 1))
             shared = self._shared(prepared)
-            handle = LmHandle(process, prepared.candidate, self.deadlines.step_s, shared, outbox, limits, self.spec.vocab)
+            handle = LmHandle(
+                process, prepared.candidate, self.deadlines.step_s, shared, outbox, limits, self.spec.vocab
+            )
         finally:
             os.close(outbox)
-        handle.load(self._load_message(prepared, depth=depth, limits=limits, oracle=oracle), begun, self.deadlines.load_s)
+        handle.load(
+            self._load_message(prepared, depth=depth, limits=limits, oracle=oracle), begun, self.deadlines.load_s
+        )
         return handle
 
     def start_module(self, prepared: Prepared) -> ModuleHandle:
@@ -150,7 +154,9 @@ class CpuEngine:
         begun = time.perf_counter()
         blank = Prepared(candidate=candidate, artifacts=artifacts, build_s=0, packed="", pack_s=0, packed_bytes=0)
         process = self._spawn(blank, pack_into=key, memory=self._pack_memory())
-        message = self._load_message(blank, depth=0, limits=Limits(slots=1, length=1, tokens=1), oracle=False, pack=True)
+        message = self._load_message(
+            blank, depth=0, limits=Limits(slots=1, length=1, tokens=1), oracle=False, pack=True
+        )
         try:
             packed = self._ask_once(process, candidate, message, wire.Packed, "pack")
         except CandidateFailed:
@@ -265,7 +271,9 @@ class Server:
         except (wire.Gone, wire.Nonsense, TimeoutError, OSError) as error:
             tail = self.tail()
             self.close()
-            raise EngineLost(f"the engine's server is gone ({error}); try again, it restarts. Its log: {tail}") from None
+            raise EngineLost(
+                f"the engine's server is gone ({error}); try again, it restarts. Its log: {tail}"
+            ) from None
         if not isinstance(reply, expected):
             reason = reply.reason if isinstance(reply, wire.Refused) else type(reply).__name__
             raise EngineLost(f"the engine's server refused {type(message).__name__}: {reason}")

@@ -164,7 +164,14 @@ class LmHandle(Handle):
     """A worker of the `lm` host."""
 
     def __init__(
-        self, process: Process, candidate: Candidate, step_s: float, shared: Memory, outbox: int, limits: Limits, vocab: int
+        self,
+        process: Process,
+        candidate: Candidate,
+        step_s: float,
+        shared: Memory,
+        outbox: int,
+        limits: Limits,
+        vocab: int,
     ) -> None:
         super().__init__(process, candidate, step_s, shared)
         self.vocab = vocab
@@ -181,15 +188,15 @@ class LmHandle(Handle):
         self, last: Sequence[int], slots: Sequence[int], positions: Sequence[int], steps: int, first: int
     ) -> list[list[int]]:
         """See `domain.ports.LmWorker`."""
-        message = wire.Run(
-            last=tuple(last), slots=tuple(slots), positions=tuple(positions), steps=steps, first=first
-        )
+        message = wire.Run(last=tuple(last), slots=tuple(slots), positions=tuple(positions), steps=steps, first=first)
         return [list(step) for step in self._tokens(message, steps, len(last))]
 
     def _tokens(self, message: wire.Message, steps: int, width: int) -> tuple[tuple[int, ...], ...]:
         made = self.ask(message, wire.Tokens, "run", self.step_s).steps
         if len(made) != steps or any(len(step) != width for step in made):
-            self._dead("run", f"the worker sent {[len(step) for step in made]} tokens, not {steps} times {width}", ended=False)
+            self._dead(
+                "run", f"the worker sent {[len(step) for step in made]} tokens, not {steps} times {width}", ended=False
+            )
         return made
 
     def rows(self, first: int, count: int) -> Tensor:
@@ -221,5 +228,3 @@ class ModuleHandle(Handle):
 
 def _tensor(data: wire.TensorData) -> Tensor:
     return Tensor(dtype=data.dtype, shape=data.shape, data=data.data)
-
-

@@ -1,6 +1,6 @@
 """Who a module subject is: its weights' hash and its stock source, found in a process of its own, since that needs torch.
 
-    python -m reforward.engine.identity REFERENCE      prints one JSON document
+python -m reforward.engine.identity REFERENCE      prints one JSON document
 """
 
 import hashlib
@@ -30,9 +30,7 @@ class Identity:
 def module_identity(reference: str) -> Identity:
     """Load the subject once, elsewhere. `BadInput` carries the loader's own words."""
     command = [sys.executable, "-m", "reforward.engine.identity", reference]
-    done = subprocess.run(
-        command, env=environment(1), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    done = subprocess.run(command, env=environment(1), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise BadInput(f"subject {reference!r} cannot be loaded: {done.stderr.strip()[-2000:]}")
     found = json.loads(done.stdout.splitlines()[-1])

@@ -103,9 +103,7 @@ def place(tensors: Iterable[Stored]) -> tuple[Stored, ...]:
     placed: list[Stored] = []
     at = 0
     for tensor in tensors:
-        placed.append(
-            Stored(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape, offset=at, nbytes=tensor.nbytes)
-        )
+        placed.append(Stored(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape, offset=at, nbytes=tensor.nbytes))
         at += -(-tensor.nbytes // ALIGN) * ALIGN
     return tuple(placed)
 

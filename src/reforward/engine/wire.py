@@ -257,7 +257,9 @@ def receive(sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]") -> T:
     return decode(_exactly(sock, size), decoder)
 
 
-def receive_with_descriptors(sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]", most: int) -> tuple[T, list[int]]:
+def receive_with_descriptors(
+    sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]", most: int
+) -> tuple[T, list[int]]:
     """Like `receive`, for a frame that may carry descriptors."""
     first, descriptors, _, _ = socket.recv_fds(sock, HEADER, most)
     if not first:

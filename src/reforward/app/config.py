@@ -1,0 +1,89 @@
+"""Where things lie and how many threads: defaults, then `reforward.toml`, then the environment, then arguments.
+
+The only file that reads environment variables. Unknown keys are errors.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reforward.app.machine import physical_cores
+from reforward.domain.errors import BadInput
+
+FILE = Path("reforward.toml")
+PREFIX = "REFORWARD_"
+KEYS = {"home": Path, "cache": Path, "threads": int}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Complete: every value is chosen."""
+
+    home: Path
+    """Ledger and blobs."""
+    cache: Path
+    """Converted weights and builds; safe to delete."""
+    threads: int
+    """Of every worker."""
+
+    @property
+    def ledger(self) -> Path:
+        """The SQLite file."""
+        return self.home / "ledger.db"
+
+    @property
+    def blobs(self) -> Path:
+        """Folder of content-addressed files."""
+        return self.home / "blobs"
+
+
+def load_config(*, threads: int | None = None) -> Config:
+    """Merge the layers; `BadInput` names an unknown key or a value that does not fit."""
+    values: dict[str, Any] = {"home": _data_home() / "reforward", "cache": _cache_home() / "reforward"}
+    values |= _from_file(FILE) | _from_environment(os.environ)
+    if threads is not None:
+        values["threads"] = threads
+    values.setdefault("threads", physical_cores())
+    return Config(**values)
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        return _checked(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path} is not TOML: {error}") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found = {name.removeprefix(PREFIX).lower(): text for name, text in environment.items() if name.startswith(PREFIX)}
+    return _checked(found, "environment")
+
+
+def _checked(found: Mapping[str, Any], where: str) -> dict[str, Any]:
+    unknown = sorted(set(found) - set(KEYS))
+    if unknown:
+        raise BadInput(f"{where}: unknown setting {unknown[0]!r}; known are {', '.join(KEYS)}")
+    return {key: _cast(key, value, where) for key, value in found.items()}
+
+
+def _cast(key: str, value: Any, where: str) -> Any:
+    try:
+        cast = KEYS[key](value)
+    except (TypeError, ValueError):
+        raise BadInput(f"{where}: {key}={value!r} is not {KEYS[key].__name__}") from None
+    if key == "threads" and cast < 1:
+        raise BadInput(f"{where}: threads must be at least 1, got {value!r}")
+    return cast.expanduser() if isinstance(cast, Path) else cast
+
+
+def _data_home() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+
+
+def _cache_home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

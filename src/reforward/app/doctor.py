@@ -1,0 +1,147 @@
+"""What this machine has, which protections workers get, and a remedy for each thing that is missing."""
+
+import importlib.util
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from reforward.app.config import Config
+from reforward.app.machine import machine
+from reforward.domain.errors import ReforwardError
+from reforward.engine.builds import compiler_version
+from reforward.engine.probe import Protections, protections
+from reforward.ledger.migrations import MIGRATIONS
+from reforward.ledger.store import SqlLedger
+from reforward.models import smollm2
+
+EXPECTED = ("pid namespace", "mount namespace", "net namespace", "ipc namespace", "own /proc", "landlock")
+FREE_BYTES = 2 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One line of the doctor."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+    required: bool = True
+    """False: reforward works without it, less well."""
+
+
+def examine(config: Config) -> tuple[Check, ...]:
+    """All checks, cheap ones first; takes a few seconds, since protections are tried for real."""
+    found = protections()
+    return (
+        _python(),
+        _torch(),
+        _machine(config),
+        _space(config),
+        _ledger(config),
+        _compiler(),
+        _weights(),
+        _huge_pages(found),
+        *_sandbox(found),
+        _extra("transformers", "benchmarks compare with it", "pip install 'reforward[bench]'"),
+        _extra(
+            "llama_cpp", "benchmarks compare with it", "pip install 'reforward[llamacpp]' (builds for some minutes)"
+        ),
+    )
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Check(name="python", ok=sys.version_info >= (3, 11), detail=version, remedy="install Python 3.11 or newer")
+
+
+def _torch() -> Check:
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return Check(name="torch", ok=False, detail="not installed", remedy="pip install torch==2.13.0")
+    return Check(name="torch", ok=True, detail=version)
+
+
+def _machine(config: Config) -> Check:
+    about = machine()
+    devices = ", ".join(about.devices) or "no accelerator in use"
+    detail = f"{about.cpu}, {about.cores} cores ({config.threads} threads used), {about.isa}, {about.memory_gib} GiB; {devices}"
+    return Check(name="machine", ok=about.memory_gib >= 4, detail=detail, remedy="4 GiB of memory are needed")
+
+
+def _space(config: Config) -> Check:
+    try:
+        config.cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=config.cache):
+            free = shutil.disk_usage(config.cache).free
+    except OSError as error:
+        return Check(name="cache", ok=False, detail=str(error), remedy="set REFORWARD_CACHE to a folder you can write")
+    return Check(
+        name="cache",
+        ok=free >= FREE_BYTES,
+        detail=f"{config.cache}, {free >> 30} GiB free",
+        remedy=f"free {FREE_BYTES >> 30} GiB or set REFORWARD_CACHE to another disk",
+    )
+
+
+def _ledger(config: Config) -> Check:
+    try:
+        SqlLedger(config.ledger, config.blobs)
+    except ReforwardError as error:
+        return Check(name="ledger", ok=False, detail=str(error), remedy="set REFORWARD_HOME to another folder")
+    return Check(name="ledger", ok=True, detail=f"{config.ledger}, schema {len(MIGRATIONS)}")
+
+
+def _compiler() -> Check:
+    version = compiler_version()
+    return Check(
+        name="C++ compiler",
+        ok=bool(version),
+        detail=version or "no g++",
+        remedy="apt install g++ (native passes are skipped without it)",
+        required=False,
+    )
+
+
+def _weights() -> Check:
+    try:
+        path: Path = smollm2.find_gguf()
+    except ReforwardError:
+        return Check(name="SmolLM2 weights", ok=False, detail="not installed", remedy=smollm2.REMEDY, required=False)
+    return Check(name="SmolLM2 weights", ok=True, detail=path.name)
+
+
+def _huge_pages(found: Protections) -> Check:
+    return Check(
+        name="huge pages",
+        ok=found.pages == "huge",
+        detail=f"weights lie on {found.pages} pages",
+        remedy="needs a kernel with transparent huge pages on tmpfs; 4 KiB pages read up to a fifth slower",
+        required=False,
+    )
+
+
+def _sandbox(found: Protections) -> tuple[Check, ...]:
+    missing = [name for name in EXPECTED if name not in found.active]
+    return (
+        Check(
+            name="worker protections", ok=bool(found.active), detail=", ".join(found.active) or "none", required=False
+        ),
+        Check(
+            name="missing protections",
+            ok=not missing,
+            detail=", ".join(missing) or "none",
+            remedy="allow user namespaces (sysctl kernel.unprivileged_userns_clone=1) and a kernel with Landlock (5.13)",
+            required=False,
+        ),
+    )
+
+
+def _extra(package: str, use: str, remedy: str) -> Check:
+    there = importlib.util.find_spec(package) is not None
+    detail = f"installed; {use}" if there else f"not installed; {use}"
+    return Check(name=package, ok=there, detail=detail, remedy=remedy, required=False)

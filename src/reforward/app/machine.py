@@ -1,0 +1,67 @@
+"""This machine and its software, as far as they can move a number. No torch is imported to find out."""
+
+import os
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from reforward import __version__
+from reforward.domain.target import Machine
+from reforward.engine.builds import compiler_version
+
+ISA_BY_FLAG = (("amx_tile", "amx"), ("avx512f", "avx512"), ("avx2", "avx2"), ("asimd", "neon"))
+PACKAGES = ("torch", "numpy")
+
+
+@cache
+def machine() -> Machine:
+    """CPU, cores, vector extension, memory. Devices are listed by the engines that drive them."""
+    info = _cpuinfo()
+    flags = set(info.get("flags", info.get("Features", "")).split())
+    isa = next((name for flag, name in ISA_BY_FLAG if flag in flags), "generic")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(
+        cpu=info.get("model name", platform.processor() or platform.machine()),
+        cores=physical_cores(),
+        isa=isa,
+        memory_gib=round(memory / 2**30),
+    )
+
+
+@cache
+def software() -> tuple[str, ...]:
+    """`name==version` of interpreter, packages and compiler."""
+    found = [f"python=={platform.python_version()}", f"reforward=={__version__}"]
+    found += [f"{name}=={_version(name)}" for name in PACKAGES]
+    if compiler_version():
+        found.append(compiler_version())
+    return tuple(found)
+
+
+@cache
+def physical_cores() -> int:
+    """Distinct cores among the processors that this process may use; threads of one core count once."""
+    allowed = os.sched_getaffinity(0)
+    cores = {_core_of(cpu) for cpu in allowed}
+    return max(1, len(cores))
+
+
+def _core_of(cpu: int) -> str:
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    return path.read_text().strip() if path.is_file() else str(cpu)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _cpuinfo() -> dict[str, str]:
+    """The first processor's block of /proc/cpuinfo."""
+    path = Path("/proc/cpuinfo")
+    block = path.read_text().split("\n\n")[0] if path.is_file() else ""
+    pairs = (line.split(":", 1) for line in block.splitlines() if ":" in line)
+    return {name.strip(): value.strip() for name, value in pairs}

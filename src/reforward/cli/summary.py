@@ -1,0 +1,114 @@
+"""How reports, histories, traces and checks look on a terminal."""
+
+from collections.abc import Sequence
+
+from rich.markup import escape
+
+from reforward.app.doctor import Check
+from reforward.app.optimize import Report
+from reforward.app.read import Best, Description, Line
+from reforward.cli import show
+from reforward.cli.show import console
+from reforward.domain.candidate import Candidate
+from reforward.domain.record import short
+from reforward.traffic.summary import Spread, Summary
+
+
+def report(facts: Report) -> None:
+    """What a run came to."""
+    console.print()
+    console.print(f"[bold]{facts.subject}[/] on {facts.machine}; {facts.threads} threads, {facts.pages} pages")
+    console.print(f"traffic: {facts.workload}; token counts scaled by {facts.length_scale:g}")
+    console.print(f"{facts.screened} candidates screened, {facts.skipped} ideas skipped, in {facts.seconds:.0f} s")
+    show.counts(facts.verdicts)
+    console.print(f"screening rate: {facts.candidates_per_hour:.0f} candidates an hour")
+    if facts.verdict is None or facts.session is None:
+        console.print(f"nothing was proven {facts.contract_gain:.0%} faster than the incumbent; it stays the best")
+        return
+    console.print(f"best: [bold]{short(facts.best)}[/] {facts.best_reason}")
+    console.print(
+        f"gain in work per second, full model on held-out traffic: [bold]{show.percent(facts.verdict.gain)}[/]"
+    )
+    show.session(facts.session)
+    files = ", ".join(f"{path} +{added} -{removed}" for path, added, removed in facts.changed)
+    console.print(f"changed against the stock forward: {files}")
+    console.print(f"see it: reforward diff {short(facts.best)}; use it: reforward export {short(facts.best)} DIR")
+
+
+def answers(prompt: str, texts: dict[str, str]) -> None:
+    """One prompt, several forwards."""
+    console.print(f"\n[bold]{prompt}[/]")
+    for name, text in texts.items():
+        console.print(f"  {name:<6} {escape(text)}")
+    same = len(set(texts.values())) == 1
+    console.print(
+        "  [green]the texts are the same[/]" if same else "  the texts differ (rounding may flip a close token)"
+    )
+
+
+def log_rows(lines: Sequence[Line]) -> None:
+    """History, one line each."""
+    if not lines:
+        console.print("nothing yet; run `reforward demo` or `reforward optimize SUBJECT`")
+    for line in lines:
+        if line.verdict is None:
+            console.print(f"{short(line.run)} {line.subject:<12} {line.author}: {escape(line.reason)}")
+            continue
+        word = f"[{show.STYLE[line.verdict.ruling]}]{line.verdict.ruling:<6}[/]"
+        gain = show.percent(line.verdict.gain) if line.verdict.gain else ""
+        console.print(
+            f"{short(line.run)} {line.subject:<12} {short(line.candidate)} {line.verdict.tier} {word} "
+            f"{line.verdict.reason:<12} {gain:<26} {line.author}: {escape(line.reason)}"
+        )
+
+
+def description(facts: Description) -> None:
+    """One record and what refers to it."""
+    console.print(f"[bold]{facts.id}[/]")
+    if isinstance(facts.record, Candidate):
+        for file in facts.record.files:
+            console.print(f"  {file.path}: {len(file.text.splitlines())} lines")
+    else:
+        show.as_json(facts.record)
+    for proposal in facts.proposals:
+        console.print(f"proposed by {proposal.author} from {short(proposal.parent)}: {escape(proposal.reason)}")
+    if facts.session:
+        show.session(facts.session)
+    for verdict in facts.verdicts:
+        show.verdict_details(verdict)
+
+
+def best_rows(rows: Sequence[Best]) -> None:
+    """The best of each target."""
+    for row in rows:
+        launch, machine = row.target.launch, row.target.machine
+        console.print(f"[bold]{short(row.candidate)}[/] {escape(row.reason)}")
+        console.print(
+            f"{machine.cpu}, {launch.threads} threads, {launch.pages} pages: {show.percent(row.verdict.gain)}"
+        )
+        show.session(row.session)
+
+
+def trace_facts(facts: Summary) -> None:
+    """A trace in a few lines."""
+    console.print(f"{facts.source}: {facts.requests} requests over {facts.duration_s:.0f} s, {facts.bad_rows} bad rows")
+    spreads: list[tuple[str, Spread]] = [("prompt tokens", facts.prompt), ("output tokens", facts.output)]
+    lines = [[n, *(f"{v:.0f}" for v in (s.p5, s.p50, s.p95, s.mean, s.max))] for n, s in spreads]
+    show.rows(["", "p5", "p50", "p95", "mean", "max"], lines)
+    numbers = {
+        "requests a second": facts.rate_per_s,
+        "gaps, coefficient of variation (1 = Poisson)": facts.gap_cv,
+        "counts a minute, variance over mean (1 = Poisson)": facts.dispersion_minute,
+        "busiest minute, requests": facts.peak_minute,
+    }
+    for name, value in numbers.items():
+        console.print(f"{name}: {'too few rows to say' if value is None else f'{value:.3g}'}")
+
+
+def checks(found: Sequence[Check]) -> None:
+    """What is there, what is missing, and the remedy."""
+    for check in found:
+        mark = "[green]ok  [/]" if check.ok else "[red]fail[/]" if check.required else "[yellow]none[/]"
+        console.print(f"{mark} {check.name}: {escape(check.detail)}")
+        if not check.ok and check.remedy:
+            console.print(f"       remedy: {escape(check.remedy)}")

@@ -1,0 +1,38 @@
+"""Record to row and back: the body is the record's own canonical JSON; types are checked on the way in."""
+
+from typing import Any
+
+import msgspec
+
+from reforward.domain.candidate import Candidate, Proposal, Skipped
+from reforward.domain.contract import Contract
+from reforward.domain.errors import LedgerCorrupt
+from reforward.domain.measurement import Failed, Measurement
+from reforward.domain.record import Record
+from reforward.domain.run import Run, Turn
+from reforward.domain.subject import Subject
+from reforward.domain.target import Target
+from reforward.domain.verdict import Verdict
+from reforward.domain.workload import Workload
+
+KINDS: dict[str, type[Record]] = {
+    kind.tag: kind
+    for kind in (
+        Candidate, Contract, Failed, Measurement, Proposal, Run, Skipped, Subject, Target, Turn, Verdict, Workload,
+    )
+}  # fmt: skip
+"""Every record that a ledger can hold, by tag."""
+
+
+def decode(record_id: str, tag: str, body: str) -> Record:
+    """The record of a row, checked against its id; `LedgerCorrupt` says what does not fit."""
+    if tag not in KINDS:
+        raise LedgerCorrupt(f"{record_id} has the unknown kind {tag!r}; was the ledger written by a newer reforward?")
+    try:
+        plain: Any = msgspec.json.decode(body.encode())
+        record = msgspec.convert(plain, KINDS[tag])
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise LedgerCorrupt(f"{record_id} cannot be read: {error}") from None
+    if record.id != record_id:
+        raise LedgerCorrupt(f"{record_id} does not match its content, whose id is {record.id}")
+    return record
