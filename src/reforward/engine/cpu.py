@@ -321,5 +321,5 @@ def environment(threads: int) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": "1",
-        "GOMP_SPINCOUNT": "300000",
+        "GOMP_SPINCOUNT": "10000",
     }
