@@ -50,12 +50,32 @@ def _same_list(shape: Sequence[object], code: object, found: Found) -> bool:
     return len(shape) == len(other) and all(same(a, b, found) for a, b in zip(shape, other, strict=True))
 
 
+_LOOSE = (cst.BinaryOperation, cst.Comparison, cst.BooleanOperation, cst.UnaryOperation, cst.IfExp, cst.Lambda)
+_OPEN = (cst.Arg, cst.Assign, cst.AugAssign, cst.Return, cst.Element, cst.Index)
+
+
 class _Fill(cst.CSTTransformer):
+    """Puts what was found into holes, in brackets where it might bind less tightly than its new neighbours."""
+
     def __init__(self, found: Found) -> None:
         self.found = found
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
-        return self.found.get(original_node.value, updated_node)
+        found = self.found.get(original_node.value, updated_node)
+        if isinstance(found, _LOOSE) and not found.lpar:
+            return found.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        return found
+
+    def on_leave(  # type: ignore[override]
+        self, original_node: cst.CSTNode, updated_node: cst.CSTNode
+    ) -> object:
+        updated = super().on_leave(cast(cst.Name, original_node), cast(cst.Name, updated_node))
+        if isinstance(updated, _OPEN) and isinstance(updated.value, _LOOSE):
+            hole = cast(cst.Arg, original_node).value
+            return updated.with_changes(
+                value=self.found.get(hole.value, hole) if isinstance(hole, cst.Name) else updated.value
+            )
+        return updated
 
 
 def fill(template: Node, found: Found) -> Node:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from reforward.domain.candidate import Candidate
 from reforward.domain.ports import Brief, Idea, Unable
@@ -10,12 +11,18 @@ from reforward.domain.verdict import Verdict
 from reforward.propose.passes import PASSES
 from reforward.propose.passes.base import TOOLS, Pass
 
-COMPILERS = ("g++", "c++", "clang++")
+COMPILER = "g++"
 
 
 def tools_here() -> frozenset[str]:
     """Which of `TOOLS` this machine has."""
-    return frozenset({"c++"} if any(shutil.which(name) for name in COMPILERS) else ())
+    return frozenset({"c++"} if shutil.which(COMPILER) else ())
+
+
+@lru_cache(maxsize=1024)
+def applied(one: Pass, candidate: Candidate) -> Candidate | None:
+    """`one.apply(candidate)`, remembered: a search asks for the same ones again and again."""
+    return one.apply(candidate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +64,7 @@ class Passes:
         for one in sorted(self.passes, key=lambda item: (item.slow, -item.rank)):
             if one.slow and not self.slow or brief.contract.numerics == "bit-exact" and not one.exact:
                 continue
-            candidate = one.apply(brief.incumbent)
+            candidate = applied(one, brief.incumbent)
             if candidate is None or candidate.id in seen:
                 continue
             seen.add(candidate.id)
@@ -87,7 +94,7 @@ def combined(base: Candidate, passes: Sequence[Pass]) -> Candidate:
     """All passes over `base`, in the order of the registry; one that finds nothing left to change is passed over."""
     candidate = base
     for one in sorted(passes, key=lambda item: PASSES.index(item) if item in PASSES else len(PASSES)):
-        candidate = one.apply(candidate) or candidate
+        candidate = applied(one, candidate) or candidate
     return candidate
 
 

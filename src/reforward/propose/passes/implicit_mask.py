@@ -11,9 +11,9 @@ from reforward.propose.shape import function_like
 SKIP = Rule(
     before="ANY_mask = causal_mask(ANY_segment, ANY_window, ANY_device)",
     after="""
-ANY_mask = None
-if ANY_segment.length > 1 or ANY_window is not None:
-    ANY_mask = causal_mask(ANY_segment, ANY_window, ANY_device)
+ANY_mask = (
+    causal_mask(ANY_segment, ANY_window, ANY_device) if ANY_segment.length > 1 or ANY_window is not None else None
+)
 """,
 )
 
