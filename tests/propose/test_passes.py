@@ -3,22 +3,19 @@
 import ast
 import difflib
 import shutil
-import sys
 from functools import cache
 from itertools import combinations
-from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
+from forward_runs import SPECS, greedy_run, hosted, scenario
 
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.models.families import stock_candidate
 from reforward.propose.passes import PASSES
 from reforward.propose.passes.base import Pass
 from reforward.propose.search import combined
-
-sys.path.insert(0, str(Path(__file__).parent))
-from harness import SPECS, greedy_run, hosted, scenario  # noqa: E402
 
 STOCK = stock_candidate("llama")
 TESTED = [one for one in PASSES if one.apply(STOCK) is not None and not one.slow]
@@ -28,8 +25,11 @@ PAIRS = [pytest.param(pair, id=f"{pair[0].name}+{pair[1].name}") for pair in com
 
 @pytest.fixture(autouse=True)
 def _compiler(request: pytest.FixtureRequest) -> None:
-    chosen = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
-    passes = [one for value in chosen for one in (value if isinstance(value, tuple) else (value,))]
+    callspec = getattr(request.node, "callspec", None)
+    values: list[object] = list(callspec.params.values()) if callspec else []
+    passes = [
+        one for value in values for one in (cast(tuple[object, ...], value) if isinstance(value, tuple) else (value,))
+    ]
     if any(isinstance(one, Pass) and one.needs for one in passes) and shutil.which("g++") is None:
         pytest.skip("needs a C++ compiler")
 

@@ -10,8 +10,11 @@ from reforward.runtime.forward import Batch, Build
 from reforward.runtime.native import load_shared
 
 Pointer = ctypes.c_void_p
-TENSORS = "attention_norm q k v q_bias k_bias v_bias q_norm k_norm o mlp_norm gate up down keys values".split()
-SIZES = "layers hidden heads kv_heads head_dim inner vocab length window".split()
+TENSORS = (
+    *("attention_norm", "q", "k", "v", "q_bias", "k_bias", "v_bias", "q_norm", "k_norm", "o"),
+    *("mlp_norm", "gate", "up", "down", "keys", "values"),
+)
+SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "inner", "vocab", "length", "window")
 
 
 class Layer(ctypes.Structure):  # the same order as in decode.cpp

@@ -1,6 +1,7 @@
 """Calls `linear.cpp` for products of few rows on the CPU; everything else stays with PyTorch."""
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from reforward.runtime.native import load_shared
 
 MOST_ROWS = 8
-CALLS = {}
+CALLS: dict[torch.dtype, Callable[..., None]] = {}
 
 
 def load(artifacts: Path) -> None:

@@ -122,7 +122,7 @@ METHODS = {"state": STATE, "step": STEP, "layer": LAYER, "attend": ATTEND}
 
 
 def decoder_weights(module: cst.Module, owner: str) -> Mapping[str, str] | None:
-    """Where each tensor of the decoder comes from, as code in terms of `self` and `layer`; None if it is another one."""
+    """Where each tensor of the decoder comes from, in terms of `self` and `layer`; None if it is another decoder."""
     if any(function_like(function(module, name), shape) is None for name, shape in HELPERS.items()):
         return None
     found: dict[str, str] = {}

@@ -2,11 +2,10 @@
 
 import libcst as cst
 
+from reforward.domain.candidate import Candidate
 from reforward.propose.edit import class_of, function, replace
 from reforward.propose.match import Rule, rewrite
-from reforward.propose.passes.base import Pass
-from reforward.domain.candidate import Candidate
-from reforward.propose.passes.base import parse
+from reforward.propose.passes.base import Pass, parse
 from reforward.propose.passes.decoder import SILU_MUL
 from reforward.propose.shape import function_like
 

@@ -1,7 +1,5 @@
 """Rotary tables made once, looked up by position, instead of angles computed in every call."""
 
-import libcst as cst
-
 from reforward.domain.candidate import Candidate
 from reforward.propose.edit import append_to_init, function, method, replace
 from reforward.propose.match import Rule, rewrite

@@ -1,7 +1,5 @@
 """One thread: small operators cost more to share than to compute."""
 
-import libcst as cst
-
 from reforward.domain.candidate import Candidate
 from reforward.propose.edit import add_import, append_to_init, method
 from reforward.propose.passes.base import Pass, parse

@@ -4,8 +4,9 @@ import hashlib
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,15 +21,15 @@ from reforward.runtime.lm import LmHost, pack
 
 LIMITS = Limits(slots=3, length=48, tokens=40, rows=40, steps=4)
 
-BASE = {
-    "layers": 2, "hidden": 48, "heads": 6, "kv_heads": 2, "head_dim": 20, "intermediate": 70, "vocab": 101,
-    "rms_eps": 1e-5, "rope_theta": 10000.0,
-}  # fmt: skip
+BASE = ModelSpec(
+    family="llama", layers=2, hidden=48, heads=6, kv_heads=2, head_dim=20, intermediate=70, vocab=101,
+    rms_eps=1e-5, rope_theta=10000.0,
+)  # fmt: skip
 SPECS = {
-    "llama": ModelSpec(family="llama", **BASE, tied=True, rope_scaling=RopeScaling(kind="llama3", factor=4.0)),
-    "qwen2": ModelSpec(family="qwen2", **BASE, qkv_bias=True),
-    "qwen3": ModelSpec(family="qwen3", **(BASE | {"head_dim": 64}), qk_norm=True),
-    "mistral": ModelSpec(family="mistral", **(BASE | {"head_dim": 36, "kv_heads": 6}), sliding_window=5),
+    "llama": replace(BASE, tied=True, rope_scaling=RopeScaling(kind="llama3", factor=4.0)),
+    "qwen2": replace(BASE, family="qwen2", qkv_bias=True),
+    "qwen3": replace(BASE, family="qwen3", head_dim=64, qk_norm=True),
+    "mistral": replace(BASE, family="mistral", head_dim=36, kv_heads=6, sliding_window=5),
 }
 
 
@@ -71,7 +72,7 @@ def artifacts(candidate: Candidate) -> Path:
 
 
 @contextmanager
-def hosted(candidate: Candidate, family: str, dtype: torch.dtype, oracle: bool = False) -> Iterator[LmHost]:
+def hosted(candidate: Candidate, family: str, dtype: torch.dtype, oracle: bool = False) -> Generator[LmHost]:
     """The candidate, ready to step; the process is left as it was."""
     before, path, threads = set(sys.modules), list(sys.path), torch.get_num_threads()
     try:
@@ -90,13 +91,14 @@ def hosted(candidate: Candidate, family: str, dtype: torch.dtype, oracle: bool =
                 del sys.modules[name]
 
 
-def text(seed: int, count: int, vocab: int = BASE["vocab"]) -> list[int]:
+def text(seed: int, count: int, vocab: int = BASE.vocab) -> list[int]:
     """Token ids."""
-    return torch.randint(0, vocab, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    drawn = torch.randint(0, vocab, (count,), generator=torch.Generator().manual_seed(seed))
+    return [int(token) for token in drawn]
 
 
 def scenario(host: LmHost) -> Tensor:
-    """Logits of a prefill, a second chunk, a mixed batch, decoding at batch 1 to 3, and a reused slot: [rows, vocab]."""
+    """Logits of a prefill, a second chunk, a mixed batch, decoding at batch 1 to 3, a reused slot: [rows, vocab]."""
     rows: list[Tensor] = []
 
     def step(tokens: Sequence[int], segments: Sequence[tuple[int, int, int]], wanted: Sequence[int]) -> None:
