@@ -27,6 +27,7 @@ class Blobs:
             file.flush()
             os.fsync(file.fileno())
         Path(name).rename(path)
+        _sync_folder(path.parent)
         return key
 
     def get(self, key: str) -> bytes:
@@ -47,3 +48,12 @@ class Blobs:
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key[2:]
+
+
+def _sync_folder(folder: Path) -> None:
+    """A name is on disk only after its folder is."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from reforward.domain.errors import BadInput
 from reforward.domain.record import Record
 from reforward.ledger.codec import decode
+from reforward.ledger.prefix import missing, not_one, parse_prefix
 
 
 class MemoryLedger:
@@ -14,24 +14,25 @@ class MemoryLedger:
         self.rows: dict[str, Record] = {}
 
     def append(self, *records: Record) -> None:
-        """Keep what is not kept yet."""
-        for record in records:
-            self.rows.setdefault(record.id, record)
+        """Keep all or none of what is not kept yet."""
+        new = {record.id: record for record in records}
+        self.rows |= {key: record for key, record in new.items() if key not in self.rows}
 
     def get(self, record_id: str) -> Record:
         """The record with this id."""
         if record_id not in self.rows:
-            raise BadInput(f"the ledger has no record {record_id!r}")
+            raise missing(record_id)
         return self.rows[record_id]
 
     def find(self, prefix: str) -> Record:
         """The one record whose id, or hash, starts with `prefix`."""
-        found = [
-            row for key, row in self.rows.items() if key.startswith(prefix) or key.rsplit(":", 1)[1].startswith(prefix)
+        kind, digits = parse_prefix(prefix)
+        ids = [
+            key for key, row in self.rows.items() if kind in ("", row.tag) and key.rsplit(":", 1)[1].startswith(digits)
         ]
-        if len(found) != 1:
-            raise BadInput(f"{prefix!r} fits {len(found)} records; give more digits of one")
-        return found[0]
+        if len(ids) != 1:
+            raise not_one(prefix, ids)
+        return self.rows[ids[0]]
 
     def records(self, tag: str) -> Iterator[Record]:
         """All records of one kind, in the order they were appended."""

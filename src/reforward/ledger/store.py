@@ -1,6 +1,6 @@
 """The ledger in a database: SQLite by default, append-only, durable before `append` returns."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,27 +9,27 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, create_engine, event, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from reforward.domain.errors import BadInput, LedgerCorrupt, Unavailable
+from reforward.domain.errors import LedgerCorrupt, Unavailable
 from reforward.domain.record import Record
 from reforward.ledger.blobs import Blobs
 from reforward.ledger.codec import decode
 from reforward.ledger.migrations import migrate
+from reforward.ledger.prefix import missing, not_one, parse_prefix
 
 BUSY_S = 30.0
 """How long a writer waits for another one."""
-MIN_PREFIX = 4
 
 
 class SqlLedger:
     """Implements `domain.ports.Ledger` over SQLAlchemy. `where` is a file for SQLite, or a database URL."""
 
     def __init__(self, where: Path | str, blobs: Path) -> None:
-        if isinstance(where, Path):
-            where.parent.mkdir(parents=True, exist_ok=True)
         self.where = where
         self.blobs = Blobs(blobs)
+        if isinstance(where, Path):
+            _make_folder(where.parent)
         self.engine = _engine(where)
-        with self._begin() as connection:
+        with _plain_words(where), self.engine.begin() as connection:
             migrate(connection)
 
     def append(self, *records: Record) -> None:
@@ -38,31 +38,26 @@ class SqlLedger:
             {"id": record.id, "tag": record.tag, "body": record.body, "at": datetime.now(UTC).isoformat()}
             for record in records
         ]
-        with self._begin() as connection:
-            connection.execute(
-                text(
-                    "INSERT INTO records (id, tag, body, at) VALUES (:id, :tag, :body, :at) ON CONFLICT (id) DO NOTHING"
-                ),
-                rows,
-            )
+        if not rows:
+            return
+        insert = "INSERT INTO records (id, tag, body, at) VALUES (:id, :tag, :body, :at) ON CONFLICT (id) DO NOTHING"
+        with _plain_words(self.where), self.engine.begin() as connection:
+            connection.execute(text(insert), rows)
 
     def get(self, record_id: str) -> Record:
         """The record with this id."""
         rows = self._read("SELECT id, tag, body FROM records WHERE id = :id", id=record_id)
         if not rows:
-            raise BadInput(f"the ledger has no record {record_id!r}")
+            raise missing(record_id)
         return decode(*rows[0])
 
     def find(self, prefix: str) -> Record:
         """The one record whose id, or hash, starts with `prefix`."""
-        digits = prefix.rsplit(":", 1)[-1]
-        if len(digits) < MIN_PREFIX or not digits.isalnum():
-            raise BadInput(f"{prefix!r} is no id; give at least {MIN_PREFIX} digits of the hash")
-        kind = prefix.split(":")[0] if ":" in prefix else "%"
-        rows = self._read("SELECT id, tag, body FROM records WHERE id LIKE :like", like=f"{kind}:b2:{digits}%")
+        kind, digits = parse_prefix(prefix)
+        like = f"{kind or '%'}:b2:{digits}%"
+        rows = self._read("SELECT id, tag, body FROM records WHERE id LIKE :like ORDER BY seq LIMIT 6", like=like)
         if len(rows) != 1:
-            ids = ", ".join(row[0] for row in rows[:5])
-            raise BadInput(f"{prefix!r} fits {len(rows)} records{': ' + ids if ids else ''}; give more digits of one")
+            raise not_one(prefix, [row[0] for row in rows])
         return decode(*rows[0])
 
     def records(self, tag: str) -> Iterator[Record]:
@@ -78,33 +73,42 @@ class SqlLedger:
             count += 1
         return count + self.blobs.verify()
 
-    def _read(self, query: str, **values: Any) -> list[Row[Any]]:
+    def _read(self, query: str, **values: str) -> list[Row[Any]]:
         with _plain_words(self.where), self.engine.connect() as connection:
-            return list(connection.execute(text(query), values).all())
+            reading = connection.execution_options(reads_only=True)
+            return list(reading.execute(text(query), values).all())
 
-    @contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        with _plain_words(self.where), self.engine.begin() as connection:
-            yield connection
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot make the ledger's folder {folder}: {error.strerror}; set REFORWARD_HOME") from None
 
 
 def _engine(where: Path | str) -> Engine:
     engine = create_engine(f"sqlite:///{where}" if isinstance(where, Path) else where)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _configure_sqlite)
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
 def _configure_sqlite(connection: Any, _: object) -> None:
-    """Write-ahead log, waits instead of errors, every commit on disk; transactions begin when we say so."""
+    """Waits instead of errors, write-ahead log, every commit on disk; transactions begin when we say so."""
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={int(BUSY_S * 1000)}"):
+    for pragma in (f"busy_timeout={int(BUSY_S * 1000)}", "journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
 
 
+def _begin_sqlite(connection: Connection) -> None:
+    """A writer takes the lock at once, so that it waits for its turn and never fails halfway; a reader takes none."""
+    reads_only = connection.get_execution_options().get("reads_only", False)
+    connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
+
+
 @contextmanager
-def _plain_words(where: Path | str) -> Iterator[None]:
+def _plain_words(where: Path | str) -> Generator[None]:
     """Database errors that a user can act on."""
     try:
         yield

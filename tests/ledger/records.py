@@ -1,0 +1,106 @@
+"""One record of every kind, filled in as a run fills them in."""
+
+from reforward.domain.candidate import Candidate, Proposal, Skipped, SourceFile
+from reforward.domain.contract import Contract
+from reforward.domain.measurement import Arm, Failed, Measurement, Memory, Sample
+from reforward.domain.record import Record
+from reforward.domain.run import Run, Turn
+from reforward.domain.subject import Subject, Tier
+from reforward.domain.target import Launch, Machine, Target
+from reforward.domain.verdict import Finding, Interval, Ruling, Verdict
+from reforward.domain.workload import Request, Workload
+
+AT = "2026-01-02T03:04:05.000006+00:00"
+CONTRACT = Contract(numerics="reassociated")
+WORKLOAD = Workload(
+    name="two", source="a test", weights=(1.0, 2.5), length_scale=0.5, concurrency=2,
+    requests=(Request(arrival_s=0, prompt_tokens=3, output_tokens=2),
+              Request(arrival_s=1.5, prompt_tokens=1, output_tokens=9)),
+)  # fmt: skip
+
+
+def candidate(text: str) -> Candidate:
+    """A tree of one file; umlauts, quotes and newlines must survive storage."""
+    return Candidate(
+        host="lm", entry="forward.py:Forward", files=(SourceFile(path="forward.py", text=f'"""ä "q"\\n"""\n{text}\n'),)
+    )
+
+
+STOCK = candidate("stock")
+SUBJECT = Subject(
+    name="tiny", host="lm", weights="w" * 32, stock=STOCK.id, spec="{}", dtype="float32", depth=4, fast_depth=2
+)
+TARGET = Target(
+    subject=SUBJECT.id,
+    machine=Machine(cpu="a cpu", cores=2, isa="avx2", memory_gib=8, devices=("one", "two")),
+    software=("python==3.11.0", "torch==2.13.0"),
+    launch=Launch(threads=2, pages="huge", sandbox=("landlock",)),
+)
+
+
+def run(number: int = 0, contract: Contract = CONTRACT) -> Run:
+    """A run of the tiny subject; runs with other numbers are other runs."""
+    return Run(
+        subject=SUBJECT.id,
+        target=TARGET.id,
+        contract=contract.id,
+        workload=WORKLOAD.id,
+        held_out=WORKLOAD.id,
+        proposers=("passes", "inbox"),
+        started_at=f"{AT}#{number}",
+    )
+
+
+def measurement(of: Candidate, incumbent: Candidate, tier: Tier) -> Measurement:
+    """Two samples; the numbers mean nothing."""
+    return Measurement(
+        tier=tier,
+        target=TARGET.id,
+        workload=WORKLOAD.id,
+        nonce="00ff",
+        candidate=_arm(of),
+        incumbent=_arm(incumbent),
+        samples=(
+            Sample(arm="candidate", launch=0, order=0, seconds=0.5, ttft_s=(0.1, 0.25), decode_s=0.2, decode_tokens=7),
+            Sample(arm="incumbent", launch=0, order=1, seconds=1.0),
+        ),
+        outputs="o" * 32,
+        started_at=AT,
+    )
+
+
+def _arm(of: Candidate) -> Arm:
+    memory = Memory(weights=1 << 40, packed=0, state=3, private=4)
+    return Arm(candidate=of.id, watermark="w", load_s=0.1, pack_s=0.0, build_s=1e-9, memory=memory)
+
+
+def turn(
+    place: Run, of: Candidate, incumbent: Candidate, gain: float, *, tier: Tier = "slow", ruling: Ruling = "accept"
+) -> tuple[Record, ...]:
+    """Everything that one turn appends, in the order in which it is appended."""
+    facts = measurement(of, incumbent, tier)
+    proposal = Proposal(run=place.id, candidate=of.id, parent=incumbent.id, author="passes", reason="faster", order=0)
+    verdict = Verdict(
+        measurement=facts.id,
+        contract=place.contract,
+        candidate=of.id,
+        tier=tier,
+        ruling=ruling,
+        reason="faster" if ruling == "accept" else "slower",
+        detail="because",
+        gain=Interval(low=gain - 0.1, mid=gain, high=gain + 0.1),
+        findings=(Finding(check="rms", value=1.0, limit=2.0, passed=True),),
+    )
+    closing = Turn(run=place.id, proposal=proposal.id, verdict=verdict.id, incumbent=incumbent.id)
+    return of, proposal, facts, verdict, closing
+
+
+FAILED = Failed(
+    tier="fast", target=TARGET.id, workload=WORKLOAD.id, candidate=STOCK.id, arm="candidate", stage="build",
+    reason="exit 1", log="gemv.h:3: error\n", started_at=AT,
+)  # fmt: skip
+SKIPPED = Skipped(run=run().id, author="passes", what="native", remedy="apt install g++")
+FIRST = candidate("first")
+EVERY_KIND: tuple[Record, ...] = (
+    CONTRACT, WORKLOAD, STOCK, SUBJECT, TARGET, run(), *turn(run(), FIRST, STOCK, 0.5), FAILED, SKIPPED,
+)  # fmt: skip
