@@ -31,11 +31,11 @@ class Contract(Record):
     resolution: float = 0.08
     """Gain that the fast tier is meant to see; below half of it nothing is called promising."""
     error_ratio: float = 2.0
-    """RMS error against the oracle, over the stock forward's own on the same inputs."""
-    worst_ratio: float = 4.0
-    """Worst element's error against the oracle, over the stock forward's own worst."""
+    """A typical row's RMS error against the oracle, over the stock forward's own on the same inputs."""
+    worst_ratio: float = 8.0
+    """Worst row's and worst element's error against the oracle, over the stock forward's own worst."""
     kl_ratio: float = 4.0
-    """Mean KL divergence from the oracle, over the stock forward's own."""
+    """A typical row's KL divergence from the oracle, over the stock forward's own."""
     top1_slack: float = 0.002
     """Share of positions by which top-1 agreement with the oracle may fall below the stock forward's."""
     extra_memory: float = 1.25

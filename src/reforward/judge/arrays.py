@@ -8,18 +8,19 @@ from numpy.typing import NDArray
 from reforward.domain.measurement import Output, Tensor
 
 Real = NDArray[np.float64]
+Floats = NDArray[np.floating]
 FLOATS = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """The same rows by three forwards, `[n, width]` each. lm: one per token; module: one per call."""
+    """The same rows by three forwards, `[n, width]`, float32 or wider. lm: one per token; module: one per call."""
 
     group: str
     """Rows of one group are comparable with one another: all logits, or one output of a module."""
-    candidate: Real
-    stock: Real
-    oracle: Real | None
+    candidate: Floats
+    stock: Floats
+    oracle: Floats | None
     logits: bool
     tokens: tuple[int, ...]
     dtype: str
@@ -35,12 +36,13 @@ def epsilon(dtype: str) -> float:
     return 2.0**-7 if dtype == "bfloat16" else float(np.finfo(FLOATS[dtype]).eps)
 
 
-def values(tensor: Tensor) -> Real:
-    """A float tensor as float64."""
+def values(tensor: Tensor) -> Floats:
+    """A float tensor, exactly: a view if it is float32 or wider, else widened to float32."""
     if tensor.dtype == "bfloat16":
         wide = np.frombuffer(tensor.data, np.uint16).astype(np.uint32) << 16
-        return wide.view(np.float32).astype(np.float64).reshape(tensor.shape)
-    return np.frombuffer(tensor.data, FLOATS[tensor.dtype]).astype(np.float64).reshape(tensor.shape)
+        return wide.view(np.float32).reshape(tensor.shape)
+    kind = np.float64 if tensor.dtype == "float64" else np.float32
+    return np.frombuffer(tensor.data, FLOATS[tensor.dtype]).astype(kind, copy=False).reshape(tensor.shape)
 
 
 def rows(output: Output) -> Rows:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from reforward.judge.arrays import Real, Rows, epsilon
+from reforward.judge.arrays import Floats, Real, Rows, epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +64,9 @@ def joined(parts: Sequence[Errors]) -> Errors:
     return Errors(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
-def finite(values: Real) -> Real:
-    """Non-finite elements as zero: their masks are compared before any number is."""
-    return np.where(np.isfinite(values), values, 0.0)
+def finite(values: Floats) -> Real:
+    """As float64, non-finite elements as zero: their masks are compared before any number is."""
+    return np.where(np.isfinite(values), values, 0.0).astype(np.float64, copy=False)
 
 
 def divergence(truth: Real, other: Real) -> Real:

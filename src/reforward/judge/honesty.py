@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Arm, Measurement, Memory, Output
 from reforward.domain.verdict import Finding
-from reforward.judge.arrays import Real, Rows
+from reforward.judge.arrays import Floats, Rows
 
 FLOOR_SLACK = 0.9
 """A pass may be this much below the stated floor: bandwidth probes are not exact."""
@@ -37,8 +37,8 @@ def _mask(part: Rows) -> NDArray[np.bool_]:
     return nan | (_sign_of_infinity(part.candidate) != _sign_of_infinity(part.stock))
 
 
-def _sign_of_infinity(values: Real) -> Real:
-    return np.where(np.isinf(values), np.sign(values), 0.0)
+def _sign_of_infinity(values: Floats) -> Floats:
+    return np.where(np.isinf(values), np.sign(values), np.float32(0))
 
 
 def tokens(rows: Sequence[Rows]) -> Finding:

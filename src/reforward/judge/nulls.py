@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from reforward.domain.verdict import Finding
-from reforward.judge.arrays import Real, Rows
+from reforward.judge.arrays import Floats, Rows
 
 SAMPLE = 24
 """Rows that nulls are tried on; more would only cost time."""
@@ -25,12 +25,12 @@ def null_findings(groups: Sequence[Sequence[Rows]], rule: Rule) -> tuple[Finding
     return tuple(_tried(name, make, merged, rule) for name, make in NULLS.items())
 
 
-def _tried(name: str, make: Callable[[Real], Real], groups: Sequence[Rows], rule: Rule) -> Finding:
+def _tried(name: str, make: Callable[[Floats], Floats], groups: Sequence[Rows], rule: Rule) -> Finding:
     caught = sum(not all(finding.passed for finding in rule([_faked(rows, make)])) for rows in groups)
     return Finding(check=f"null candidate: {name}", value=float(caught), limit=1.0, passed=caught >= 1)
 
 
-def _faked(rows: Rows, make: Callable[[Real], Real]) -> Rows:
+def _faked(rows: Rows, make: Callable[[Floats], Floats]) -> Rows:
     return replace(rows, candidate=make(rows.stock if rows.oracle is None else rows.oracle))
 
 
@@ -43,11 +43,11 @@ def _merged(group: Sequence[Rows]) -> Rows:
     return replace(parts[0], candidate=stock, stock=stock, oracle=oracle, tokens=())
 
 
-def _zeros(rows: Real) -> Real:
+def _zeros(rows: Floats) -> Floats:
     return np.zeros_like(rows)
 
 
-def _noise(rows: Real) -> Real:
+def _noise(rows: Floats) -> Floats:
     """Same mean and deviation, nothing else."""
     known = rows[np.isfinite(rows)]
     if not known.size:
@@ -55,16 +55,16 @@ def _noise(rows: Real) -> Real:
     return known.mean() + known.std() * np.random.default_rng(0).standard_normal(rows.shape)
 
 
-def _stale(rows: Real) -> Real:
+def _stale(rows: Floats) -> Floats:
     return np.roll(rows, 1, axis=0)
 
 
-def _shuffled(rows: Real) -> Real:
+def _shuffled(rows: Floats) -> Floats:
     """Rows in another order, none in its own place."""
     return np.roll(rows, max(1, len(rows) // 2), axis=0)
 
 
-NULLS: dict[str, Callable[[Real], Real]] = {
+NULLS: dict[str, Callable[[Floats], Floats]] = {
     "zeros": _zeros,
     "noise": _noise,
     "previous row": _stale,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reforward.domain.contract import Contract
-from reforward.domain.measurement import ArmName, Output
+from reforward.domain.measurement import ArmName, Output, Tensor
 from reforward.domain.ports import Engine, LmWorker, Prepared, Worker
 from reforward.domain.spec import Limits
 from reforward.domain.subject import Tier
@@ -28,13 +28,13 @@ from reforward.measure.text import Encode, prompts
 CALL_TOKENS = 256
 """Tokens of one call: prompts are prefilled in chunks of at most this."""
 OUTBOX_BYTES = 64 << 20
-KEEP_BYTES = 96 << 20
+KEEP_BYTES = 80 << 20
 """Rows that a session holds for the judge, all three forwards together."""
 WARM_OUTPUTS = 2
 CHECKED = 3
 """One in so many requests of a pass is checked against the stock, drawn secretly; every token against its own row."""
 ORACLE = 3
-"""One in so many checked requests is compared with the float64 oracle too, and at least two of a session."""
+"""One in so many checked requests is compared with the float64 oracle too: the farthest from the stock, and others."""
 WRONG_ROWS = 4
 """Rows that broke a rule by themselves are kept as evidence, up to so many a pass."""
 BLOCK = 16
@@ -51,6 +51,10 @@ class Kept:
     produced: dict[int, tuple[int, ...]]
     rows: dict[tuple[int, int], NDArray[np.float32]]
     """By (request, output)."""
+
+    def keys_of(self, request: int) -> list[tuple[int, int]]:
+        """Keys of the kept rows of one request, in order."""
+        return sorted(key for key in self.rows if key[0] == request)
 
 
 @dataclass(kw_only=True)
@@ -126,9 +130,17 @@ class LmTrial:
         if self.contract.numerics == "bit-exact":
             return tuple(output for kept in self.kept for output in self._replayed(kept))
         checks = [(kept, request) for kept in self.kept for request in sorted({request for request, _ in kept.rows})]
-        count = min(len(checks), max(2, -(-len(checks) // ORACLE)))
-        with_oracle = set(self.draw.sample(range(len(checks)), count))
-        return tuple(self._taught(*check, oracle=index in with_oracle) for index, check in enumerate(checks))
+        made = [self._taught(*check) for check in checks]
+        for index in self._for_oracle(made):
+            made[index] = replace(made[index], oracle=self._teach(*checks[index], oracle=True))
+        return tuple(made)
+
+    def _for_oracle(self, outputs: Sequence[Output]) -> list[int]:
+        """Those farthest from the stock, and as many others, drawn."""
+        count = min(len(outputs), max(2, -(-len(outputs) // ORACLE)))
+        ranked = sorted(range(len(outputs)), key=lambda index: -farthest(outputs[index]))
+        far, others = ranked[: -(-count // 2)], ranked[-(-count // 2) :]
+        return [*far, *self.draw.sample(others, count - len(far))]
 
     def _scripts(self, part: str) -> tuple[Script, ...]:
         requests = self.workload.requests
@@ -149,20 +161,15 @@ class LmTrial:
         room = min(len(others), self.rows_per_pass - len(first))
         return frozenset([*first, *self.draw.sample(others, room)])
 
-    def _taught(self, kept: Kept, request: int, *, oracle: bool) -> Output:
-        outputs = sorted(output for owner, output in kept.rows if owner == request)
+    def _taught(self, kept: Kept, request: int) -> Output:
+        return _output(kept, request, self._teach(kept, request, oracle=False))
+
+    def _teach(self, kept: Kept, request: int, *, oracle: bool) -> Tensor:
+        """A reference's rows where the candidate's were kept, over what it consumed and produced."""
         script = kept.scripts[request]
         tokens = script.prompt + (script.feed or kept.produced[request])
-        wanted = [len(script.prompt) - 1 + output for output in outputs]
-        teach = self.references.teach
-        exact = tensor_of(teach(self.depth, tokens, wanted, oracle=True)) if oracle else None
-        return Output(
-            name=f"launch {kept.launch}, text {kept.text}, request {request}",
-            candidate=tensor_of(np.stack([kept.rows[request, output] for output in outputs])),
-            stock=tensor_of(teach(self.depth, tokens, wanted, oracle=False)),
-            oracle=exact,
-            tokens=tuple(kept.produced[request][output] for output in outputs),
-        )
+        wanted = [len(script.prompt) - 1 + output for _, output in kept.keys_of(request)]
+        return tensor_of(self.references.teach(self.depth, tokens, wanted, oracle=oracle))
 
     def _replayed(self, kept: Kept) -> list[Output]:
         """The stock over the same plans, fed with what the candidate consumed."""
@@ -177,17 +184,26 @@ class LmTrial:
                     stock[row.request, row.output] = rows_of(worker.rows(row.place, 1))[0].copy()
 
         self.references.replayed(self.depth, scripts, self.limits, harvest)
-        return [_pair(kept, request, stock) for request in sorted({request for request, _ in kept.rows})]
+        return [
+            _output(kept, request, tensor_of(np.stack([stock[key] for key in kept.keys_of(request)])))
+            for request in sorted({request for request, _ in kept.rows})
+        ]
 
 
-def _pair(kept: Kept, request: int, stock: dict[tuple[int, int], NDArray[np.float32]]) -> Output:
-    keys = sorted(key for key in kept.rows if key[0] == request)
+def _output(kept: Kept, request: int, stock: Tensor) -> Output:
+    keys = kept.keys_of(request)
     return Output(
         name=f"launch {kept.launch}, text {kept.text}, request {request}",
         candidate=tensor_of(np.stack([kept.rows[key] for key in keys])),
-        stock=tensor_of(np.stack([stock[key] for key in keys])),
+        stock=stock,
         tokens=tuple(kept.produced[request][output] for _, output in keys),
     )
+
+
+def farthest(output: Output) -> float:
+    """RMS distance between candidate and stock in the row where it is largest; infinite if it is no number."""
+    distance = np.sqrt(np.square(rows_of(output.candidate) - rows_of(output.stock)).mean(axis=1)).max()
+    return float(distance) if np.isfinite(distance) else float("inf")
 
 
 def limits_for(workload: Workload, row_bytes: int) -> Limits:
