@@ -76,9 +76,11 @@ def _cast(key: str, value: Any, where: str) -> Any:
         cast = KEYS[key](value)
     except (TypeError, ValueError):
         raise BadInput(f"{where}: {key}={value!r} is not {KEYS[key].__name__}") from None
-    if key == "threads" and cast < 1:
-        raise BadInput(f"{where}: threads must be at least 1, got {value!r}")
-    return cast.expanduser() if isinstance(cast, Path) else cast
+    if isinstance(cast, Path):
+        return cast.expanduser()
+    if cast < 1:
+        raise BadInput(f"{where}: {key} must be at least 1, got {value!r}")
+    return cast
 
 
 def _data_home() -> Path:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -35,7 +36,6 @@ class Check:
 
 def examine(config: Config) -> tuple[Check, ...]:
     """All checks, cheap ones first; takes a few seconds, since protections are tried for real."""
-    found = protections()
     return (
         _python(),
         _torch(),
@@ -44,8 +44,7 @@ def examine(config: Config) -> tuple[Check, ...]:
         _ledger(config),
         _compiler(),
         _weights(),
-        _huge_pages(found),
-        *_sandbox(found),
+        *_engine(),
         _extra("transformers", "benchmarks compare with it", "pip install 'reforward[bench]'"),
         _extra(
             "llama_cpp", "benchmarks compare with it", "pip install 'reforward[llamacpp]' (builds for some minutes)"
@@ -69,7 +68,8 @@ def _torch() -> Check:
 def _machine(config: Config) -> Check:
     about = machine()
     devices = ", ".join(about.devices) or "no accelerator in use"
-    detail = f"{about.cpu}, {about.cores} cores ({config.threads} threads used), {about.isa}, {about.memory_gib} GiB; {devices}"
+    cores = f"{about.cores} cores ({config.threads} threads used)"
+    detail = f"{about.cpu}, {cores}, {about.isa}, {about.memory_gib} GiB; {devices}"
     return Check(name="machine", ok=about.memory_gib >= 4, detail=detail, remedy="4 GiB of memory are needed")
 
 
@@ -115,6 +115,16 @@ def _weights() -> Check:
     return Check(name="SmolLM2 weights", ok=True, detail=path.name)
 
 
+def _engine() -> tuple[Check, ...]:
+    """What only trying tells: a child is confined as a worker is, on pages as the vault makes them."""
+    try:
+        found = protections()
+    except (ReforwardError, subprocess.SubprocessError) as error:
+        remedy = "run `python -m reforward.engine.probe` to see why"
+        return (Check(name="worker protections", ok=False, detail=str(error), remedy=remedy),)
+    return (_huge_pages(found), _sandbox(found))
+
+
 def _huge_pages(found: Protections) -> Check:
     return Check(
         name="huge pages",
@@ -125,20 +135,13 @@ def _huge_pages(found: Protections) -> Check:
     )
 
 
-def _sandbox(found: Protections) -> tuple[Check, ...]:
+def _sandbox(found: Protections) -> Check:
     missing = [name for name in EXPECTED if name not in found.active]
-    return (
-        Check(
-            name="worker protections", ok=bool(found.active), detail=", ".join(found.active) or "none", required=False
-        ),
-        Check(
-            name="missing protections",
-            ok=not missing,
-            detail=", ".join(missing) or "none",
-            remedy="allow user namespaces (sysctl kernel.unprivileged_userns_clone=1) and a kernel with Landlock (5.13)",
-            required=False,
-        ),
-    )
+    detail = ", ".join(found.active) or "none"
+    if missing:
+        detail += f"; missing: {', '.join(missing)}"
+    remedy = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1); Landlock needs Linux 5.13"
+    return Check(name="worker protections", ok=not missing, detail=detail, remedy=remedy, required=False)
 
 
 def _extra(package: str, use: str, remedy: str) -> Check:

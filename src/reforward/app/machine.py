@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from reforward import __version__
+from reforward.app.cgroup import cpu_limit, memory_limit
 from reforward.domain.target import Machine
 from reforward.engine.builds import compiler_version
 
@@ -16,11 +17,12 @@ PACKAGES = ("torch", "numpy")
 
 @cache
 def machine() -> Machine:
-    """CPU, cores, vector extension, memory. Devices are listed by the engines that drive them."""
+    """CPU, cores, vector extension, memory, as far as this container may use them; devices are listed by engines."""
     info = _cpuinfo()
     flags = set(info.get("flags", info.get("Features", "")).split())
     isa = next((name for flag, name in ISA_BY_FLAG if flag in flags), "generic")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = min(installed, memory_limit() or installed)
     return Machine(
         cpu=info.get("model name", platform.processor() or platform.machine()),
         cores=physical_cores(),
@@ -41,10 +43,10 @@ def software() -> tuple[str, ...]:
 
 @cache
 def physical_cores() -> int:
-    """Distinct cores among the processors that this process may use; threads of one core count once."""
-    allowed = os.sched_getaffinity(0)
-    cores = {_core_of(cpu) for cpu in allowed}
-    return max(1, len(cores))
+    """Distinct cores among the processors that this process may use (threads of one core count once), within quota."""
+    cores = len({_core_of(cpu) for cpu in os.sched_getaffinity(0)})
+    quota = cpu_limit() or cores
+    return max(1, min(cores, int(quota)))
 
 
 def _core_of(cpu: int) -> str:
