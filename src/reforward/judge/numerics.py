@@ -60,9 +60,7 @@ def _close(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> tupl
     floor = np.maximum(found.rounding[judged], TINY)
     ours, theirs = np.maximum(found.candidate_rms[judged], floor), np.maximum(found.stock_rms[judged], floor)
     peak = floor * found.peak[judged] / np.maximum(found.scale[judged], TINY)
-    element = float(found.candidate_worst[judged].max()) / max(
-        float(found.stock_worst[judged].max()), float(peak.max())
-    )
+    least = max(float(found.stock_worst[judged].max()), float(peak.max()))
     return (
         _at_most("typical error", _middle(ours / theirs), contract.error_ratio),
         _at_most("worst row", float(ours.max() / theirs.max()), contract.worst_ratio),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from reforward.domain.workload import Request, Workload
 
-FAST_OUTPUTS = 16
+FAST_OUTPUTS = 12
 """Tokens that each request of a fast pass produces, about."""
 FAST_PROMPT = 160
 """Longest prompt of a fast pass: prefill of long prompts is a slow-tier question."""
