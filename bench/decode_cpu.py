@@ -14,8 +14,7 @@ from typing import Any
 import card
 from arms import DecodeArm, EngineArm, ProcessArm
 from bandwidth import read_bandwidth
-
-from reforward.app.bench import best_or_built, open_engine, smollm2_folder
+from house import best_known, open_engine, smollm2_folder
 
 BYTES = {"float32": 4, "bfloat16": 2}
 PARAMETERS = 134_515_008
@@ -47,9 +46,11 @@ def one(dtype: str, batch: int, rate: float, threads: int, args: argparse.Namesp
     longest = 8 + args.tokens * (args.repeats + 1)
     subject = "smollm2" if dtype == "float32" else "smollm2-bf16"
     with open_engine(subject, threads) as (engine, loaded):
+        origin, best = best_known(engine, loaded)
+        card.console.print(f"best: {origin}, {best.id}")
         makers: dict[str, Callable[[], DecodeArm]] = {
             "stock": lambda: EngineArm(engine, loaded.stock, batch, longest),
-            "best": lambda: EngineArm(engine, best_or_built(engine, loaded), batch, longest),
+            "best": lambda: EngineArm(engine, best, batch, longest),
             **peers(subject, dtype, batch, threads),
         }
         rows = measure({name: make for name, make in makers.items() if name not in args.skip.split(",")}, args)

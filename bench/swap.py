@@ -10,8 +10,8 @@ import statistics
 import time
 
 import card
-
-from reforward.app.bench import Loaded, best_or_built, open_engine, packing_variant
+from house import best_known, open_engine, packing_variant
+from reforward.app.subjects import Loaded
 from reforward.domain.candidate import Candidate
 from reforward.domain.ports import Engine
 from reforward.domain.spec import Limits, Segment
@@ -79,7 +79,7 @@ def main() -> None:
 
 def variants(engine: Engine, loaded: Loaded) -> dict[str, Candidate]:
     """The stock forward, the best known one, and one that repacks weights."""
-    return {"stock": loaded.stock, "best": best_or_built(engine, loaded), "packed": packing_variant(engine, loaded)}
+    return {"stock": loaded.stock, "best": best_known(engine, loaded)[1], "packed": packing_variant(loaded)}
 
 
 if __name__ == "__main__":
