@@ -127,7 +127,9 @@ def attach(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
     absent = [name for name in names if name not in weights]
     if absent:
-        raise CandidateFailed("load", f"the class asks for weights that the model does not have: {', '.join(absent[:5])}")
+        raise CandidateFailed(
+            "load", f"the class asks for weights that the model does not have: {', '.join(absent[:5])}"
+        )
     for name in names:
         _replace(owners[name.rpartition(".")[0]], name, weights[name])
     _refuse_meta(owners)
