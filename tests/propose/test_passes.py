@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 import torch
-from forward_runs import SPECS, greedy_run, hosted, scenario
 
+from propose.forward_runs import SPECS, greedy_run, hosted, scenario
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.models.families import stock_candidate
 from reforward.propose.passes import PASSES

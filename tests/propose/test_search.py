@@ -16,7 +16,7 @@ from reforward.propose.search import Passes, combined
 
 STOCK = stock_candidate("llama")
 TOOLS = frozenset({"c++"})
-GAINS = {"native-decode": 2.0, "grouped-attention": 0.3, "head-rows": 0.1, "native-linear": 0.5, "in-place": -0.1}
+GAINS = {"native-step": 2.0, "grouped-attention": 0.3, "head-rows": 0.1, "native-linear": 0.5, "in-place": -0.1}
 
 
 def brief(verdicts: tuple[Verdict, ...] = (), numerics: str = "reassociated", skipped: tuple[str, ...] = ()) -> Brief:
@@ -70,11 +70,11 @@ def test_singles_come_first_then_sums_of_those_that_helped() -> None:
     sizes = [len(names(idea)) for idea in ideas]
     singles = sizes.count(1)
     assert sizes == sorted(sizes)
-    assert names(ideas[0]) == ["native-decode"]
+    assert names(ideas[0]) == ["native-step"]
     assert [names(idea) for idea in ideas[singles:]] == [
-        ["native-decode", "native-linear"],
-        ["native-decode", "native-linear", "grouped-attention"],
-        ["native-decode", "native-linear", "grouped-attention", "head-rows"],
+        ["native-step", "native-linear"],
+        ["native-step", "native-linear", "grouped-attention"],
+        ["native-step", "native-linear", "grouped-attention", "head-rows"],
     ]
 
 
@@ -125,7 +125,7 @@ def test_a_new_incumbent_is_the_next_base() -> None:
     idea = Passes(tools=TOOLS).propose(replace(brief(), incumbent=base))
     assert isinstance(idea, Idea)
     assert idea.parent == base.id
-    assert idea.candidate.text_of("decode.cpp") is not None
+    assert idea.candidate.text_of("step.cpp") is not None
 
 
 def test_scripted_replays_in_order_and_ends() -> None:

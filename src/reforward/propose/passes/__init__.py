@@ -6,13 +6,13 @@ from reforward.propose.passes.grouped_attention import GROUPED_ATTENTION
 from reforward.propose.passes.head_rows import HEAD_ROWS
 from reforward.propose.passes.implicit_mask import IMPLICIT_MASK
 from reforward.propose.passes.in_place import IN_PLACE
-from reforward.propose.passes.native_decode import NATIVE_DECODE
 from reforward.propose.passes.native_linear import NATIVE_LINEAR
+from reforward.propose.passes.native_step import NATIVE_STEP
 from reforward.propose.passes.rope_tables import ROPE_TABLES
 from reforward.propose.passes.threads import ONE_THREAD
 
 PASSES: tuple[Pass, ...] = (
-    NATIVE_DECODE,
+    NATIVE_STEP,
     NATIVE_LINEAR,
     GROUPED_ATTENTION,
     HEAD_ROWS,

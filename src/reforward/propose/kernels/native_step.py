@@ -1,4 +1,4 @@
-"""Calls `decode.cpp`: a step of single tokens through the whole decoder in native code, on the CPU."""
+"""Calls `step.cpp`: a ragged batch through the whole decoder in native code, on the CPU."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from reforward.runtime.forward import Batch, Build
 from reforward.runtime.native import load_shared
 
 Pointer = ctypes.c_void_p
+MOST_TOKENS = {torch.float32: 48, torch.bfloat16: 24}  # beyond, PyTorch multiplies matrices faster
 TENSORS = (
     *("attention_norm", "q", "k", "v", "q_bias", "k_bias", "v_bias", "q_norm", "k_norm", "o"),
     *("mlp_norm", "gate", "up", "down", "keys", "values"),
@@ -17,7 +18,7 @@ TENSORS = (
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "inner", "vocab", "length", "window")
 
 
-class Layer(ctypes.Structure):  # the same order as in decode.cpp
+class Layer(ctypes.Structure):  # the same order as in step.cpp
     _fields_ = [(name, Pointer) for name in TENSORS]
 
 
@@ -36,6 +37,7 @@ class Tokens(ctypes.Structure):
         *((name, Pointer) for name in ("token", "slot", "position", "row")),
         ("count", ctypes.c_long),
         ("wanted", ctypes.c_long),
+        ("ragged", ctypes.c_long),
         ("logits", Pointer),
     ]
 
@@ -55,11 +57,13 @@ class Decoder:
         sin: Tensor,
     ) -> None:
         spec = build.spec
-        self.fits = build.dtype in (torch.float32, torch.bfloat16) and build.device.type == "cpu"
-        library = load_shared(build.artifacts / "decode.so")
-        self.decode = library.decode_f32 if build.dtype == torch.float32 else library.decode_bf16
-        self.pick, self.most = library.decode_argmax, library.decode_max_rows()
-        self.decode.argtypes = (Pointer, Pointer)
+        assert build.dtype in MOST_TOKENS, build.dtype
+        assert build.device.type == "cpu", build.device
+        library = load_shared(build.artifacts / "step.so")
+        self.native = library.step_f32 if build.dtype == torch.float32 else library.step_bf16
+        self.native.argtypes = (Pointer, Pointer)
+        self.most = MOST_TOKENS[build.dtype]
+        self.pick = library.step_argmax
         self.pick.argtypes = (Pointer, ctypes.c_long, ctypes.c_long, Pointer)
         self.tables = [angles.flatten(1)[:, : spec.head_dim // 2].float().contiguous() for angles in (cos, sin)]
         self.layers = (Layer * spec.layers)()
@@ -79,35 +83,36 @@ class Decoder:
         )
 
     def takes(self, batch: Batch) -> bool:
-        """Whether this is a step of single tokens, few enough to share one pass over the weights."""
-        return self.fits and len(batch.segments) == len(batch.tokens) <= self.most
+        """Whether the native path is the faster one."""
+        return len(batch.tokens) <= self.most
 
     def step(self, batch: Batch, logits: Tensor) -> None:
-        """One token of every segment."""
-        self.call(batch.tokens, batch.slot, batch.start, batch.rows, logits)
+        """One call of the forward contract."""
+        slots, positions, ragged = batch.slot, batch.start, len(batch.tokens) > len(batch.segments)
+        if ragged:
+            slots = torch.repeat_interleave(batch.slot, batch.length)
+            positions = torch.cat(
+                [torch.arange(s.start, s.start + s.length, dtype=torch.int32) for s in batch.segments]
+            )
+        self.call(batch.tokens, slots, positions, batch.rows, logits, ragged)
 
     def run(self, last: Tensor, slots: Tensor, positions: Tensor, steps: int, tokens: Tensor, logits: Tensor) -> None:
         """Greedy steps; see `reforward.runtime.forward.Runs`."""
-        for first in range(0, len(last), self.most):
-            part = slice(first, first + self.most)
-            token, slot, position = last[part].contiguous(), slots[part].contiguous(), positions[part].clone()
-            rows = torch.arange(len(token), dtype=torch.int32)
-            for step in range(steps):
-                self.call(token, slot, position, rows, logits[step, part])
-                token = torch.empty_like(token)
-                self.pick(address(logits[step, part]), len(token), self.model.vocab, address(token))
-                tokens[step, part] = token
-                position += 1
+        rows = torch.arange(len(last), dtype=torch.int32)
+        for step in range(steps):
+            self.call(last, slots, positions + step, rows, logits[step], False)
+            last = tokens[step]
+            self.pick(address(logits[step]), len(last), self.model.vocab, address(last))
 
-    def call(self, token: Tensor, slot: Tensor, position: Tensor, rows: Tensor, logits: Tensor) -> None:
-        """One step; all tensors int32 and contiguous, `logits` [rows, vocab] fp32."""
-        call = Tokens(*map(address, (token, slot, position, rows)), len(token), len(rows), address(logits))
-        self.decode(ctypes.byref(self.model), ctypes.byref(call))
+    def call(self, token: Tensor, slot: Tensor, position: Tensor, rows: Tensor, logits: Tensor, ragged: bool) -> None:
+        """One step; integers are int32, all tensors contiguous, `logits` [rows, vocab] fp32."""
+        call = Tokens(*map(address, (token, slot, position, rows)), len(token), len(rows), ragged, address(logits))
+        self.native(ctypes.byref(self.model), ctypes.byref(call))
 
 
 def address(tensor: Tensor | None) -> int | None:
     """Where the tensor's numbers lie."""
     if tensor is None:
         return None
-    assert tensor.is_contiguous()
+    assert tensor.is_contiguous(), tensor.shape
     return tensor.data_ptr()

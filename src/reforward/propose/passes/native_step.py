@@ -1,4 +1,4 @@
-"""Native decoding: a step of single tokens runs through the whole decoder in one C++ call."""
+"""The whole step in native code: one C++ call takes a ragged batch of few tokens through the decoder."""
 
 import libcst as cst
 
@@ -7,7 +7,7 @@ from reforward.propose.edit import add_import, add_method, append_to_init, prepe
 from reforward.propose.passes.base import Pass, kernel, parse
 from reforward.propose.passes.decoder import decoder_weights
 
-FILES = ("decode.cpp", "gemv.h", "math.h", "pool.h", "shares.h", "vector.h", "native_decode.py", "build.py")
+FILES = ("step.cpp", "gemv.h", "math.h", "pool.h", "shares.h", "vector.h", "native_step.py", "build.py")
 PER_LAYER = (
     "attention_norm", "q", "k", "v", "q_bias", "k_bias", "v_bias", "q_norm", "k_norm", "o",
     "mlp_norm", "gate", "up", "down", "keys", "values",
@@ -68,7 +68,7 @@ def _entry(module: cst.Module, owner: str) -> cst.Module | None:
     module = append_to_init(module, owner, _init(dict(parts)))
     module = prepend_to(module, owner, "step", STEP)
     module = add_method(module, owner, RUN)
-    return add_import(module, "from native_decode import Decoder")
+    return add_import(module, "from native_step import Decoder")
 
 
 def apply(candidate: Candidate) -> Candidate | None:
@@ -82,9 +82,9 @@ def apply(candidate: Candidate) -> Candidate | None:
     return candidate.with_files({name: kernel(name) for name in FILES} | {candidate.entry_file: changed.code})
 
 
-NATIVE_DECODE = Pass(
-    name="native-decode",
-    reason="run single-token steps through the whole decoder in one C++ call, at the speed weights can be read",
+NATIVE_STEP = Pass(
+    name="native-step",
+    reason="take batches of few tokens through the whole decoder in one C++ call, at the speed that memory gives weights",
     apply=apply,
     needs=("c++",),
     rank=2.0,
