@@ -1,48 +1,27 @@
 """The engine of a CPU: one server process that holds the weights, and a fresh worker for each launch of a candidate."""
 
-import contextlib
 import os
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from reforward.domain.candidate import Candidate
-from reforward.domain.errors import CandidateFailed, EngineLost
+from reforward.domain.errors import CandidateFailed
 from reforward.domain.measurement import Memory
 from reforward.domain.ports import Prepared
 from reforward.domain.spec import Limits, ModelSpec
 from reforward.domain.subject import Subject
-from reforward.domain.target import Launch, Machine, PageKind, Target
+from reforward.domain.target import Launch, Machine, Target
 from reforward.engine import wire
 from reforward.engine.builds import Builds
+from reforward.engine.client import Denied, Server, Source
 from reforward.engine.handle import Handle, LmHandle, ModuleHandle, Process
-from reforward.engine.wire import Stored
 
-OPEN_S = 900.0
-"""Deadline for loading the weights."""
-START_S = 20.0
-"""Deadline from a spawn request to a live process."""
 BUILD_MEMORY = 8 << 30
 KEPT_PACKS = 3
 """Packed tensors of so many candidates stay in the vault; the least recently used go first."""
 M = TypeVar("M", bound=wire.Message)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where the weights come from: tensors on disk, or a module subject's own `load()`."""
-
-    tensors: tuple[Stored, ...] = ()
-    module: str = ""
-    readable: tuple[str, ...] = ()
-    """Folders that workers may read besides the system and Python."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +117,16 @@ class CpuEngine:
     def _run_build(self, candidate: Candidate, out: Path) -> None:
         blank = Prepared(candidate=candidate, artifacts="", build_s=0, packed="", pack_s=0, packed_bytes=0)
         process = self._spawn(blank, writable=str(out), memory=BUILD_MEMORY)
-        message = wire.Build(files=_files(candidate), out=str(out))
-        self._ask_once(process, candidate, message, wire.Built, "build")
+        message = wire.Build(files=_files(candidate), out=str(out), threads=self.threads)
+        try:
+            self._ask_once(process, candidate, message, wire.Built, "build")
+        except CandidateFailed as failure:
+            stage = "source" if failure.stage == "source" else "build"
+            raise CandidateFailed(stage, failure.reason, failure.log) from None
 
     def _pack(self, candidate: Candidate, artifacts: str) -> tuple[str, float]:
         """Key and seconds; empty and 0 if the tree does not pack, 0 seconds if the vault still has it."""
-        entry = candidate.text_of(candidate.entry_file) or ""
-        if candidate.host != "lm" or "def pack(" not in entry:
+        if candidate.host != "lm" or not any("def pack(" in file.text for file in candidate.files):
             return "", 0.0
         key = candidate.id.rsplit(":", 1)[-1]
         self._server()
@@ -162,9 +144,16 @@ class CpuEngine:
         except CandidateFailed:
             self._server().ask(wire.Drop(key=key), wire.Done)
             raise
-        self._server().ask(wire.Seal(key=key, tensors=packed.tensors), wire.Done)
+        self._seal(key, packed)
         self.packs[key] = sum(tensor.nbytes for tensor in packed.tensors)
         return key, time.perf_counter() - begun
+
+    def _seal(self, key: str, packed: wire.Packed) -> None:
+        try:
+            self._server().ask(wire.Seal(key=key, tensors=packed.tensors), wire.Done)
+        except Denied as error:
+            self._server().ask(wire.Drop(key=key), wire.Done)
+            raise CandidateFailed("pack", f"the packed tensors were refused: {error}") from None
 
     def _ask_once(
         self, process: Process, candidate: Candidate, message: wire.Message, expected: type[M], stage: str
@@ -238,88 +227,3 @@ class CpuEngine:
 
 def _files(candidate: Candidate) -> dict[str, str]:
     return {file.path: file.text for file in candidate.files}
-
-
-class Server:
-    """The client's end of one server process."""
-
-    def __init__(self, source: Source, threads: int) -> None:
-        ours, theirs = socket.socketpair()
-        self.log = Path(tempfile.mkdtemp(prefix="reforward-log-")) / "server.log"
-        with self.log.open("wb") as log, theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "reforward.engine.server", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=environment(threads),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.sock = ours
-        self.opened = self.ask(
-            wire.Open(tensors=source.tensors, module=source.module, readable=source.readable), wire.Opened
-        )
-        self.pages: PageKind = "huge" if self.opened.pages == "huge" else "4k"
-
-    def ask(self, message: wire.Message, expected: type[M], descriptors: Sequence[int] = ()) -> M:
-        """One request, one answer; a dead or silent server raises `EngineLost`."""
-        self.sock.settimeout(OPEN_S if isinstance(message, wire.Open) else START_S)
-        try:
-            wire.send(self.sock, message, tuple(descriptors))
-            reply = wire.receive(self.sock, wire.FROM_SERVER)
-        except (wire.Gone, wire.Nonsense, TimeoutError, OSError) as error:
-            tail = self.tail()
-            self.close()
-            raise EngineLost(
-                f"the engine's server is gone ({error}); try again, it restarts. Its log: {tail}"
-            ) from None
-        if not isinstance(reply, expected):
-            reason = reply.reason if isinstance(reply, wire.Refused) else type(reply).__name__
-            raise EngineLost(f"the engine's server refused {type(message).__name__}: {reason}")
-        return reply
-
-    def spawn(self, message: wire.Spawn, outbox: int) -> Process:
-        """A confined process, waiting for its first message."""
-        ours, theirs = socket.socketpair()
-        log = os.memfd_create("log")
-        reader, writer = os.pipe()
-        descriptors = [theirs.fileno(), log, writer, *([outbox] if outbox >= 0 else [])]
-        release: list[Callable[[], None]] = [theirs.close, lambda: os.close(writer)]
-        try:
-            self.ask(message, wire.Done, descriptors)
-        finally:
-            for close in release:
-                close()
-        return Process(ours, log, reader, START_S)
-
-    def alive(self) -> bool:
-        """The process has not ended."""
-        return self.process.poll() is None
-
-    def tail(self) -> str:
-        """The last lines of its log."""
-        with contextlib.suppress(OSError):
-            return self.log.read_text(errors="replace")[-2000:]
-        return ""
-
-    def close(self) -> None:
-        """End it; parent-death signals end the workers."""
-        self.sock.close()
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.log.parent, ignore_errors=True)
-
-
-def environment(threads: int) -> dict[str, str]:
-    """The scrubbed environment of the server and all workers: equal for all arms."""
-    return {
-        "PATH": os.defpath,
-        "LANG": "C.UTF-8",
-        "HOME": "/nonexistent",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
-        "OMP_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": "1",
-        "GOMP_SPINCOUNT": "10000",
-    }

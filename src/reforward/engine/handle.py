@@ -92,6 +92,7 @@ class Handle:
     def __init__(self, process: Process, candidate: Candidate, step_s: float, shared: Memory) -> None:
         self.process, self.candidate, self.step_s, self.shared = process, candidate, step_s, shared
         self.watermark, self.load_s, self.state_bytes, self.paused = "", 0.0, 0, False
+        self.outbox_bytes = 0
 
     def load(self, message: wire.Message, begun: float, load_s: float) -> None:
         """Hand the candidate over and wait until it is ready."""
@@ -103,10 +104,11 @@ class Handle:
         """One question, one answer, one deadline."""
         assert not self.paused, "asked a paused worker"
         sock = self.process.sock
+        until = time.monotonic() + seconds
         sock.settimeout(seconds)
         try:
             wire.send(sock, message)
-            reply = wire.receive(sock, wire.FROM_WORKER)
+            reply = wire.receive(sock, wire.FROM_WORKER, until)
         except TimeoutError:
             self._dead(stage, f"no answer within {seconds:.0f} s", ended=False)
         except wire.Gone:
@@ -128,19 +130,31 @@ class Handle:
         raise CandidateFailed(stage, how if ended else reason, log)
 
     def pause(self) -> None:
-        """Stop all its threads."""
-        self.process.signal(signal.SIGSTOP)
+        """Stop all its threads, and whatever it started."""
+        self._signal_all(signal.SIGSTOP)
         self.paused = True
 
     def resume(self) -> None:
         """Let it go on."""
-        self.process.signal(signal.SIGCONT)
+        self._signal_all(signal.SIGCONT)
         self.paused = False
 
+    def _signal_all(self, number: int) -> None:
+        self.process.signal(number)
+        for pid in descendants(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def memory(self) -> Memory:
-        """From the kernel: private is the peak resident size less what is shared or mapped from files, less its state."""
+        """From the kernel: private is the peak of its own pages, less its state; of children, what they hold now.
+
+        Includes what every worker inherits from the server (torch, about 100 MB), which is the same for all.
+        """
         fields = _status(self.process.pid)
-        private = fields.get("VmHWM", 0) - fields.get("RssFile", 0) - fields.get("RssShmem", 0) - self.state_bytes
+        common = self.shared.weights + self.shared.packed + self.outbox_bytes
+        mapped = fields.get("RssFile", 0) + min(common, fields.get("RssShmem", 0))
+        private = fields.get("VmHWM", 0) - mapped - self.state_bytes
+        private += sum(_status(pid).get("RssAnon", 0) for pid in descendants(self.process.pid))
         return Memory(
             weights=self.shared.weights, packed=self.shared.packed, state=self.state_bytes, private=max(0, private)
         )
@@ -148,6 +162,18 @@ class Handle:
     def close(self) -> None:
         """End the process and everything it started."""
         self.process.close()
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that a process started, theirs included; orphans belong to the first process of their namespace."""
+    found: list[int] = []
+    try:
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except (FileNotFoundError, ProcessLookupError):
+        return found
+    for child in (int(word) for text in lists for word in text.split()):
+        found += [child, *descendants(child)]
+    return found
 
 
 def _status(pid: int) -> dict[str, int]:
@@ -174,8 +200,8 @@ class LmHandle(Handle):
         vocab: int,
     ) -> None:
         super().__init__(process, candidate, step_s, shared)
-        self.vocab = vocab
-        self.outbox = mmap.mmap(outbox, limits.rows * vocab * 4, prot=mmap.PROT_READ)
+        self.vocab, self.outbox_bytes = vocab, limits.rows * vocab * 4
+        self.outbox = mmap.mmap(outbox, self.outbox_bytes, prot=mmap.PROT_READ)
 
     def step(self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], first: int) -> list[int]:
         """See `domain.ports.LmWorker`."""

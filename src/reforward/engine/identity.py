@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import BadInput
 from reforward.domain.record import HASH_BYTES
-from reforward.engine.cpu import environment
+from reforward.engine.environment import environment
 
 TIMEOUT_S = 600
 

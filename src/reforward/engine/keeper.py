@@ -7,6 +7,8 @@ that moved to. If the server or the client dies, the chain of parent-death signa
 import ctypes
 import os
 import signal
+import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -50,7 +52,7 @@ def _become_worker(
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.setsid()
-        pack_descriptor = os.open(pack_file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600) if pack_file else -1
+        pack_descriptor = os.open(pack_file, os.O_RDWR) if pack_file else -1
         packed = vault.shelves[message.packed] if message.packed else None
         resident = Resident(
             weights=vault.shelves["weights"],
@@ -61,12 +63,15 @@ def _become_worker(
         sandbox.confine(
             scratch,
             memory_bytes=message.memory_bytes,
+            file_bytes=message.memory_bytes if pack_file else sandbox.FILE_BYTES,
             readable=[folder for folder in (*opened.readable, message.readable) if folder],
             writable=[message.writable] if message.writable else [],
         )
         os.chdir(scratch)
         _only_keep({0, 1, 2, descriptors[0], *descriptors[3:], pack_descriptor})
         work(descriptors[0], descriptors[3] if len(descriptors) > 3 else -1, pack_descriptor, resident, scratch)
+    except BaseException:  # noqa: BLE001 - process boundary: the client reads it from the log
+        traceback.print_exc()
     finally:
         ctypes.CDLL(None).fflush(None)
         os._exit(_EXIT_LOST)
@@ -74,12 +79,11 @@ def _become_worker(
 
 def _only_keep(kept: set[int]) -> None:
     """Close every other descriptor."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
-            try:
-                os.close(int(name))
-            except OSError:
-                continue
+    highest = max((int(path.name) for path in Path("/proc/self/fd").iterdir()), default=0)
+    for descriptor in range(highest + 1):
+        if descriptor not in kept:
+            with suppress(OSError):
+                os.close(descriptor)
 
 
 def probe(scratch: Path, *, private: bool) -> tuple[str, ...]:
@@ -91,7 +95,9 @@ def probe(scratch: Path, *, private: bool) -> tuple[str, ...]:
             granted = sandbox.leave_namespaces()
             inner = os.fork()
             if inner == 0:
-                granted += sandbox.confine(scratch, memory_bytes=8 << 30, readable=[], writable=[])
+                granted += sandbox.confine(
+                    scratch, memory_bytes=8 << 30, file_bytes=sandbox.FILE_BYTES, readable=[], writable=[]
+                )
                 os.write(writer, "\n".join(granted).encode())
                 os._exit(0)
             os.waitpid(inner, 0)

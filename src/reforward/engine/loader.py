@@ -1,18 +1,33 @@
 """Module subjects: a one-shot process runs the user's own `load()` and writes its state; the server never runs it itself."""
 
-import json
 import os
+import select
+import signal
+import socket
 import traceback
 from pathlib import Path
 
+import msgspec
+
+from reforward.engine.syscalls import PR_SET_PDEATHSIG, prctl
 from reforward.engine.vault import WEIGHTS, Shelf, Vault, extent, place
 from reforward.engine.wire import Stored
 
 MOST_BYTES = 64 << 30
 
 
-def load_module(vault: Vault, reference: str) -> Shelf:
-    """Fill and seal the weights shelf from a module subject. Raises `ValueError` with the loader's traceback."""
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the loader says: where it wrote each tensor, or why it did not."""
+
+    tensors: tuple[Stored, ...] | None = None
+    error: str = "the loader ended without an answer"
+
+
+def load_module(vault: Vault, reference: str, control: socket.socket) -> Shelf:
+    """Fill and seal the weights shelf from a module subject. Raises `ValueError` with the loader's traceback.
+
+    If the client goes away meanwhile, the loader is ended and `ValueError` says so.
+    """
     path = vault.writable(WEIGHTS, MOST_BYTES)
     reader, writer = os.pipe()
     pid = os.fork()
@@ -20,28 +35,32 @@ def load_module(vault: Vault, reference: str) -> Shelf:
         os.close(reader)
         _load(reference, path, writer)
     os.close(writer)
-    with os.fdopen(reader) as pipe:
-        text = pipe.read()
+    answered = reader in select.select([reader, control], [], [])[0]
+    if not answered:
+        os.kill(pid, signal.SIGKILL)
+    with os.fdopen(reader, "rb") as pipe:
+        text = pipe.read() if answered else b""
     os.waitpid(pid, 0)
-    index = json.loads(text or '{"error": "the loader ended without an answer"}')
-    if "error" in index:
-        raise ValueError(f"loading {reference} failed: {index['error']}")
-    return vault.seal(WEIGHTS, tuple(Stored(**{**item, "shape": tuple(item["shape"])}) for item in index["tensors"]))
+    answer = msgspec.json.decode(text or b"{}", type=Answer)
+    if answer.tensors is None:
+        raise ValueError(f"loading {reference} failed: {answer.error}")
+    return vault.seal(WEIGHTS, answer.tensors)
 
 
 def _load(reference: str, path: Path, writer: int) -> None:
-    answer: dict[str, object] = {}
+    answer = Answer()
     try:
-        answer = {"tensors": _write_state(reference, path)}
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        answer = Answer(tensors=_write_state(reference, path))
     except BaseException:  # noqa: BLE001 - process boundary: the server turns it into an error for the user
-        answer = {"error": traceback.format_exc()[-3000:]}
+        answer = Answer(error=traceback.format_exc()[-3000:])
     finally:
-        with os.fdopen(writer, "w") as pipe:
-            pipe.write(json.dumps(answer))
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(msgspec.json.encode(answer))
         os._exit(0)
 
 
-def _write_state(reference: str, path: Path) -> list[dict[str, object]]:
+def _write_state(reference: str, path: Path) -> tuple[Stored, ...]:
     from reforward.engine.worker import to_bytes, write_at
     from reforward.runtime.module import export_state, load_subject
 
@@ -51,7 +70,7 @@ def _write_state(reference: str, path: Path) -> list[dict[str, object]]:
         for n, t in sorted(state.items())
     ]
     placed = place(plain)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(path, os.O_RDWR)
     try:
         os.ftruncate(handle, extent(placed))
         for tensor in placed:
@@ -59,6 +78,4 @@ def _write_state(reference: str, path: Path) -> list[dict[str, object]]:
                 write_at(handle, to_bytes(state[tensor.name]), tensor.offset)
     finally:
         os.close(handle)
-    return [
-        {"name": t.name, "dtype": t.dtype, "shape": t.shape, "offset": t.offset, "nbytes": t.nbytes} for t in placed
-    ]
+    return placed

@@ -1,50 +1,55 @@
-"""Which page kind and which protections this machine gives a worker, found by asking a short-lived process.
+"""Which protections workers get on this machine, tried for real in a process of its own.
 
 python -m reforward.engine.probe      prints one JSON document
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from reforward.engine import keeper, sandbox
-from reforward.engine.cpu import environment
+from reforward.domain.errors import EngineLost
+from reforward.domain.target import PageKind
+from reforward.engine import sandbox
+from reforward.engine.environment import environment
+from reforward.engine.keeper import probe
 from reforward.engine.vault import Vault
+
+TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protections:
-    """As the engine will find it."""
+    """What an engine would find."""
 
-    pages: str
+    pages: PageKind
+    """Kind of page that would back the weights."""
     active: tuple[str, ...]
+    """Names of protections, as in `Launch.sandbox`."""
 
 
 def protections() -> Protections:
-    """Try them in a process of its own, which may leave its namespaces."""
-    command = [sys.executable, "-m", "reforward.engine.probe"]
-    done = subprocess.run(command, env=environment(1), capture_output=True, text=True, timeout=60, check=False)
+    """Confine a child the way a worker is confined, and ask it."""
+    command = [sys.executable, "-P", "-m", "reforward.engine.probe"]
+    done = subprocess.run(command, env=environment(1), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode != 0:
-        return Protections(pages="4k", active=())
+        raise EngineLost(f"protections cannot be tried: {done.stderr.strip()[-1000:]}")
     found = json.loads(done.stdout)
-    return Protections(pages=found["pages"], active=tuple(found["active"]))
+    return Protections(pages="huge" if found["pages"] == "huge" else "4k", active=tuple(found["active"]))
 
 
 def main() -> None:
-    """Mount, confine a child, print."""
-    root = Path(tempfile.mkdtemp(prefix="reforward-probe-"))
+    """Try everything, print what was granted."""
     private = sandbox.own_mounts()
-    vault = Vault(root, private=private)
-    vault.load(())
-    scratch = root / "scratch"
-    scratch.mkdir()
-    active = keeper.probe(scratch, private=private)
-    print(json.dumps({"pages": vault.pages, "active": active}), flush=True)
-    os._exit(0)
+    with tempfile.TemporaryDirectory(prefix="reforward-") as folder:
+        vault = Vault(Path(folder), private=private)
+        vault.load(())
+        scratch = Path(folder) / "scratch"
+        scratch.mkdir()
+        print(json.dumps({"pages": vault.pages, "active": probe(scratch, private=private)}))
+        vault.close()
 
 
 if __name__ == "__main__":

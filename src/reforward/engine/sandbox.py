@@ -60,12 +60,14 @@ def leave_namespaces() -> tuple[str, ...]:
     return tuple(granted)
 
 
-def confine(scratch: Path, *, memory_bytes: int, readable: Sequence[str], writable: Sequence[str]) -> tuple[str, ...]:
+def confine(
+    scratch: Path, *, memory_bytes: int, file_bytes: int, readable: Sequence[str], writable: Sequence[str]
+) -> tuple[str, ...]:
     """In the worker, before any candidate code: everything else. Returns what was granted."""
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("own /proc", lambda: syscalls.mount("proc", "/proc", "proc", _quiet())),
         ("own scratch", lambda: _mount_scratch(scratch)),
-        ("limits", lambda: limit(memory_bytes)),
+        ("limits", lambda: limit(memory_bytes, file_bytes)),
         ("no new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),
         ("landlock", lambda: landlock([*SYSTEM, *python_folders(), *readable], [str(scratch), *DEVICES, *writable])),
         ("no capabilities", syscalls.drop_capabilities),
@@ -88,11 +90,12 @@ def _mount_scratch(scratch: Path) -> None:
         syscalls.mount("scratch", place, "tmpfs", flags, f"size={SCRATCH_BYTES},mode=700")
 
 
-def limit(memory_bytes: int) -> None:
-    """Bounds on private memory, file size, open files and core dumps."""
+def limit(memory_bytes: int, file_bytes: int) -> None:
+    """Bounds on memory beyond what is mapped already, private and in all, on files, processes and core dumps."""
     wanted = {
         resource.RLIMIT_DATA: memory_bytes,
-        resource.RLIMIT_FSIZE: FILE_BYTES,
+        resource.RLIMIT_AS: _mapped_bytes() + memory_bytes,
+        resource.RLIMIT_FSIZE: file_bytes,
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NPROC: 512,
@@ -101,6 +104,10 @@ def limit(memory_bytes: int) -> None:
         hard = resource.getrlimit(kind)[1]
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (bound, bound))
+
+
+def _mapped_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def python_folders() -> list[str]:

@@ -1,6 +1,6 @@
 """The server process: holds the vault and forks workers. Single-threaded, so that every fork is clean.
 
-    python -m reforward.engine.server CONTROL_FD
+    python -m reforward.engine.server CONTROL_FD FOLDER
 
 torch is imported here once, and nothing large is computed: an OpenMP pool or a device context would not survive a fork.
 """
@@ -11,13 +11,11 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import traceback
 from pathlib import Path
 
 from reforward.engine import sandbox, wire
-from reforward.engine.keeper import keep
-from reforward.engine.syscalls import PR_SET_PDEATHSIG, prctl
+from reforward.engine.keeper import keep, probe
 from reforward.engine.vault import Vault
 
 SPAWN_DESCRIPTORS = 4
@@ -71,11 +69,12 @@ class Server:
         if message.module:
             from reforward.engine.loader import load_module
 
-            shelf = load_module(self.vault, message.module)
+            shelf = load_module(self.vault, message.module, self.control)
         else:
             shelf = self.vault.load(message.tensors)
         _import_torch()
-        return wire.Opened(pages=self.vault.pages, nbytes=shelf.nbytes, protections=keep_probe(self))
+        protections = probe(self.scratch, private=self.private)
+        return wire.Opened(pages=self.vault.pages, nbytes=shelf.nbytes, protections=protections)
 
     def _spawn(self, message: wire.Spawn, descriptors: list[int]) -> None:
         if len(descriptors) not in (3, 4):
@@ -97,13 +96,6 @@ class Server:
                 return
 
 
-def keep_probe(server: Server) -> tuple[str, ...]:
-    """Which protections a worker gets on this machine, found by confining a child and asking it."""
-    from reforward.engine.keeper import probe
-
-    return probe(server.scratch, private=server.private)
-
-
 def _import_torch() -> None:
     """Import, and let torch look at the processor; one element at a time starts no thread pool."""
     import torch
@@ -112,11 +104,13 @@ def _import_torch() -> None:
 
 
 def main() -> None:
-    """Serve on the inherited descriptor; the vault's folder goes away with the process."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Serve on the inherited descriptor until the client closes it or dies; the folder goes away with the process.
+
+    Not tied to its parent by a signal: that would follow the thread that started it, not the process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[1]))
-    root = Path(tempfile.mkdtemp(prefix="reforward-"))
+    root = Path(sys.argv[2])
     parent = os.getpid()
     try:
         Server(control, root).serve()

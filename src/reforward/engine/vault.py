@@ -2,14 +2,14 @@
 
 Runs in the server, in its own mount namespace; never runs candidate code and never a torch operation. A worker maps the file
 `MAP_SHARED` and read-only from a file system that is mounted read-only, so no mapping can be made writable, not even by root.
-Without a mount namespace the files lie in an ordinary memory file, and pages are 4 KiB.
+Where mount namespaces are refused, each is a memory file with seals against writing instead, and pages are 4 KiB.
 """
 
+import fcntl
 import math
 import mmap
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from reforward.engine.wire import Stored
 ALIGN = 64
 HUGE = 2 << 20
 WEIGHTS = "weights"
+SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,60 +43,82 @@ class Shelf:
 
 
 class Vault:
-    """The shelves of one server. `root` must lie on a file system of its own if `private` is True."""
+    """The shelves of one server. `private`: this process has a mount namespace of its own."""
 
     def __init__(self, root: Path, *, private: bool) -> None:
         self.root, self.private = root, private
         self.shelves: dict[str, Shelf] = {}
+        self.memory_files: dict[str, int] = {}
         self.pages = "4k"
 
     def load(self, tensors: Sequence[Stored]) -> Shelf:
         """Read checkpoint tensors into place."""
         placed = place(tensors)
-        folder = self._open_shelf(WEIGHTS, extent(placed))
-        _fill(folder / "data", tensors, placed)
+        _fill(self.writable(WEIGHTS, extent(placed)), tensors, placed)
         return self.seal(WEIGHTS, placed)
 
     def writable(self, key: str, nbytes: int) -> Path:
-        """A new, empty file to be filled by a trusted loader or a pack worker, before `seal`."""
-        return self._open_shelf(key, nbytes) / "data"
+        """A new, empty file of at most `nbytes`, to be filled by a trusted loader or a pack worker, before `seal`."""
+        if not self.private:
+            self.memory_files[key] = os.memfd_create(key, os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+            return Path(f"/proc/self/fd/{self.memory_files[key]}")
+        folder = self.root / key
+        folder.mkdir(mode=0o755)
+        _mount_shelf(folder, -(-(nbytes + 2 * HUGE) // HUGE) * HUGE)
+        (folder / "data").touch(mode=0o600)
+        return folder / "data"
 
     def seal(self, key: str, tensors: tuple[Stored, ...]) -> Shelf:
-        """Make a shelf read-only. Fails if anybody still has it open for writing, or if a tensor lies outside the file."""
-        folder = self.root / key
-        size = (folder / "data").stat().st_size
-        if any(t.offset % ALIGN or t.offset < 0 or t.offset + t.nbytes > size for t in tensors):
+        """Make a shelf read-only. Fails if anybody can still write to it, or if a tensor lies outside the file."""
+        path = self._path(key)
+        size = path.stat().st_size
+        if any(t.offset % ALIGN or t.offset < 0 or not 0 <= t.nbytes <= size - t.offset for t in tensors):
             raise ValueError(f"a tensor of {key!r} lies outside its file of {size:,} bytes")
-        (folder / "data").chmod(0o444)
+        if size > extent(tensors):
+            raise ValueError(f"the file of {key!r} has {size:,} bytes, more than its tensors")
         if self.private:
-            syscalls.mount("shelf", str(folder), "none", syscalls.MS_REMOUNT | syscalls.MS_RDONLY)
-        self.shelves[key] = Shelf(path=folder / "data", tensors=tensors)
+            path.chmod(0o444)
+            syscalls.mount("shelf", str(path.parent), "none", syscalls.MS_REMOUNT | syscalls.MS_RDONLY)
+        else:
+            fcntl.fcntl(self.memory_files[key], fcntl.F_ADD_SEALS, SEALS)
+        self.shelves[key] = Shelf(path=path, tensors=tensors)
+        if key == WEIGHTS:
+            self.pages = _page_kind(path)
         return self.shelves[key]
 
     def drop(self, key: str) -> None:
         """Forget a shelf; its memory is freed when the last mapping ends."""
         self.shelves.pop(key, None)
-        if self.private:
-            with suppress(OSError):
-                syscalls.unmount(str(self.root / key))
+        if key in self.memory_files:
+            os.close(self.memory_files.pop(key))
+        elif (self.root / key).is_dir():
+            syscalls.unmount(str(self.root / key))
+            (self.root / key).rmdir()
 
-    def _open_shelf(self, key: str, nbytes: int) -> Path:
-        folder = self.root / key
-        folder.mkdir(mode=0o755, exist_ok=True)
-        if self.private:
-            size = -(-(nbytes + 2 * HUGE) // HUGE) * HUGE
-            self.pages = _mount_shelf(folder, size)
-        return folder
+    def close(self) -> None:
+        """Drop all shelves."""
+        for key in tuple(self.shelves):
+            self.drop(key)
+
+    def _path(self, key: str) -> Path:
+        return self.root / key / "data" if self.private else Path(f"/proc/self/fd/{self.memory_files[key]}")
 
 
-def _mount_shelf(folder: Path, size: int) -> str:
+def _mount_shelf(folder: Path, size: int) -> None:
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     try:
         syscalls.mount("shelf", str(folder), "tmpfs", flags, f"size={size},mode=755,huge=always")
     except OSError:
         syscalls.mount("shelf", str(folder), "tmpfs", flags, f"size={size},mode=755")
-        return "4k"
-    return "huge"
+
+
+def _page_kind(path: Path) -> str:
+    """Map the file, touch its first byte, and ask the kernel which page that gave."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapping:
+        assert mapping[0] >= 0
+        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    huge = sum(int(line.split()[1]) for line in lines if line.startswith("ShmemPmdMapped:"))
+    return "huge" if huge else "4k"
 
 
 def place(tensors: Iterable[Stored]) -> tuple[Stored, ...]:
@@ -116,7 +139,7 @@ def extent(placed: Sequence[Stored]) -> int:
 
 def _fill(path: Path, sources: Sequence[Stored], placed: Sequence[Stored]) -> None:
     size = extent(placed)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    handle = os.open(path, os.O_RDWR)
     try:
         os.ftruncate(handle, size)
         with mmap.mmap(handle, size) as target:

@@ -5,9 +5,12 @@ wrong types are errors, and a worker that sends one is ended.
 """
 
 import socket
+import time
 from typing import Any, TypeVar
 
 import msgspec
+
+from reforward.domain.measurement import Stage
 
 MAX_FRAME = 256 << 20
 HEADER = 4
@@ -49,7 +52,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 # --- client to server ---
 
 
-class Open(Message):
+class Open(Message, frozen=True, kw_only=True):
     """First message: load these weights, once."""
 
     tensors: tuple[Stored, ...]
@@ -60,7 +63,7 @@ class Open(Message):
     """Folders that workers may read besides the system and Python."""
 
 
-class Spawn(Message):
+class Spawn(Message, frozen=True, kw_only=True):
     """Fork a worker. Comes with descriptors: socket, log, status pipe, and for lm the outbox."""
 
     packed: str
@@ -75,14 +78,14 @@ class Spawn(Message):
     """Ceiling of the worker's private memory."""
 
 
-class Seal(Message):
+class Seal(Message, frozen=True, kw_only=True):
     """Make what a finished pack worker wrote read-only, for all later workers."""
 
     key: str
     tensors: tuple[Stored, ...]
 
 
-class Drop(Message):
+class Drop(Message, frozen=True, kw_only=True):
     """Forget packed tensors; workers that map them keep them until they end."""
 
     key: str
@@ -91,7 +94,7 @@ class Drop(Message):
 # --- server to client ---
 
 
-class Opened(Message):
+class Opened(Message, frozen=True, kw_only=True):
     """Weights are in place."""
 
     pages: str
@@ -99,11 +102,11 @@ class Opened(Message):
     protections: tuple[str, ...]
 
 
-class Done(Message):
+class Done(Message, frozen=True, kw_only=True):
     """A server request is fulfilled."""
 
 
-class Refused(Message):
+class Refused(Message, frozen=True, kw_only=True):
     """A server request failed."""
 
     reason: str
@@ -112,7 +115,7 @@ class Refused(Message):
 # --- client to worker ---
 
 
-class LoadLm(Message):
+class LoadLm(Message, frozen=True, kw_only=True):
     """Become an `lm` worker."""
 
     files: dict[str, str]
@@ -128,7 +131,7 @@ class LoadLm(Message):
     """Pack and end, instead of serving."""
 
 
-class LoadModule(Message):
+class LoadModule(Message, frozen=True, kw_only=True):
     """Become a `module` worker."""
 
     files: dict[str, str]
@@ -138,14 +141,15 @@ class LoadModule(Message):
     threads: int
 
 
-class Build(Message):
+class Build(Message, frozen=True, kw_only=True):
     """Run `build.py` of a tree, and end."""
 
     files: dict[str, str]
     out: str
+    threads: int
 
 
-class Step(Message):
+class Step(Message, frozen=True, kw_only=True):
     """One ragged call; row i goes to outbox row `first + i`."""
 
     tokens: tuple[int, ...]
@@ -154,7 +158,7 @@ class Step(Message):
     first: int
 
 
-class Run(Message):
+class Run(Message, frozen=True, kw_only=True):
     """`steps` greedy steps."""
 
     last: tuple[int, ...]
@@ -164,14 +168,14 @@ class Run(Message):
     first: int
 
 
-class Draw(Message):
+class Draw(Message, frozen=True, kw_only=True):
     """Fresh inputs of a module subject."""
 
     seed: int
     tier: str
 
 
-class Call(Message):
+class Call(Message, frozen=True, kw_only=True):
     """One forward of a module."""
 
     inputs: tuple[TensorData, ...]
@@ -180,45 +184,45 @@ class Call(Message):
 # --- worker to client ---
 
 
-class Ready(Message):
+class Ready(Message, frozen=True, kw_only=True):
     """The candidate is bound and may be asked."""
 
     watermark: str
     state_bytes: int
 
 
-class Tokens(Message):
+class Tokens(Message, frozen=True, kw_only=True):
     """Greedy tokens, one list per step."""
 
     steps: tuple[tuple[int, ...], ...]
 
 
-class Drawn(Message):
+class Drawn(Message, frozen=True, kw_only=True):
     """Inputs."""
 
     inputs: tuple[TensorData, ...]
 
 
-class Called(Message):
+class Called(Message, frozen=True, kw_only=True):
     """Outputs by place in the returned tree."""
 
     outputs: dict[str, TensorData]
 
 
-class Packed(Message):
+class Packed(Message, frozen=True, kw_only=True):
     """What was written to the pack file."""
 
     tensors: tuple[Stored, ...]
 
 
-class Built(Message):
+class Built(Message, frozen=True, kw_only=True):
     """The build ended well."""
 
 
-class Failed(Message):
+class Failed(Message, frozen=True, kw_only=True):
     """The candidate broke a rule of a stage."""
 
-    stage: str
+    stage: Stage
     reason: str
     log: str
 
@@ -249,12 +253,12 @@ def send(sock: socket.socket, message: Message, descriptors: tuple[int, ...] = (
         raise Gone(str(error)) from None
 
 
-def receive(sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]") -> T:
-    """Read one frame. Raises `Gone`, `Nonsense`, or `TimeoutError` if the socket has a timeout."""
-    size = int.from_bytes(_exactly(sock, HEADER), "little")
+def receive(sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]", until: float | None = None) -> T:
+    """Read one frame. Raises `Gone`, `Nonsense`, or `TimeoutError` once the monotonic clock has passed `until`."""
+    size = int.from_bytes(_exactly(sock, HEADER, until), "little")
     if size > MAX_FRAME:
         raise Nonsense(f"a frame claims {size:,} bytes, over the limit of {MAX_FRAME:,}")
-    return decode(_exactly(sock, size), decoder)
+    return decode(_exactly(sock, size, until), decoder)
 
 
 def receive_with_descriptors(
@@ -279,10 +283,13 @@ def decode(body: bytes | bytearray, decoder: "msgspec.msgpack.Decoder[T]") -> T:
         raise Nonsense(f"not a message: {error}") from None
 
 
-def _exactly(sock: socket.socket, count: int) -> bytearray:
+def _exactly(sock: socket.socket, count: int, until: float | None = None) -> bytearray:
+    """`count` bytes; the deadline holds for all of them, however slowly they trickle."""
     buffer = bytearray(count)
     view, at = memoryview(buffer), 0
     while at < count:
+        if until is not None:
+            sock.settimeout(max(1e-6, until - time.monotonic()))
         try:
             got = sock.recv_into(view[at:])
         except (ConnectionResetError, BrokenPipeError):

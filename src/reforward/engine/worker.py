@@ -7,13 +7,14 @@ import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import msgspec
 import torch
 from torch import Tensor
 
 from reforward.domain.errors import CandidateFailed
+from reforward.domain.measurement import Stage
 from reforward.domain.spec import Limits, ModelSpec, Segment
 from reforward.engine import wire
 from reforward.engine.vault import Shelf, extent, place
@@ -67,7 +68,7 @@ class Worker:
         self.resident, self.scratch = resident, scratch
         self.host: Any = None
         self.rows: Tensor | None = None
-        self.stage = "load"
+        self.stage: Stage = "load"
 
     def serve(self) -> None:
         """One message at a time. Whatever the candidate raises becomes a `Failed` message."""
@@ -79,7 +80,7 @@ class Worker:
             try:
                 reply: wire.Message = self._answer(message)
             except CandidateFailed as failure:
-                reply = wire.Failed(stage=failure.stage, reason=failure.reason, log=failure.log)
+                reply = wire.Failed(stage=known_stage(failure.stage), reason=failure.reason, log=failure.log)
             except BaseException as error:  # noqa: BLE001 - process boundary: becomes a record
                 reply = self._failed(error)
             sys.stdout.flush()
@@ -148,6 +149,7 @@ class Worker:
 
     def _build(self, message: wire.Build) -> wire.Built:
         self.stage = "build"
+        torch.set_num_threads(message.threads)
         bind.load_function(message.files, "build.py:build", self.scratch)(Path(message.out))
         return wire.Built()
 
@@ -175,6 +177,11 @@ class Worker:
         return wire.Packed(tensors=placed)
 
 
+def known_stage(stage: str) -> Stage:
+    """Candidate code may raise our own exception with any word in it; what is no stage is a failed run."""
+    return msgspec.convert(stage, Stage) if stage in get_args(Stage) else "run"
+
+
 def map_outbox(descriptor: int, rows: int, vocab: int) -> Tensor:
     """The shared `[rows, vocab]` fp32 buffer that the client reads after its clock has stopped."""
     mapping = mmap.mmap(descriptor, rows * vocab * 4)
@@ -183,7 +190,7 @@ def map_outbox(descriptor: int, rows: int, vocab: int) -> Tensor:
 
 def to_bytes(tensor: Tensor) -> memoryview:
     """Row-major bytes of a tensor, any type."""
-    return memoryview(tensor.detach().contiguous().flatten().view(torch.uint8).numpy())
+    return memoryview(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().data)
 
 
 def to_data(tensor: Tensor) -> wire.TensorData:
