@@ -40,6 +40,8 @@ class Contract(Record):
     """Share of positions by which top-1 agreement with the oracle may fall below the stock forward's."""
     extra_memory: float = 1.25
     """Bytes that a candidate may use beyond the incumbent (packed, state, private), in units of the weights."""
+    memory_slack: int = 64 << 20
+    """Bytes by which two processes may differ for reasons of their allocators; counted before `extra_memory`."""
     max_build_s: float = 600.0
     """Deadline of the build stage and of packing, seconds each."""
     max_step_s: float = 60.0

@@ -54,9 +54,9 @@ def engagement(arm: Arm, name: str) -> Finding:
 
 
 def memory(measurement: Measurement, contract: Contract) -> Finding:
-    """Bytes beyond the incumbent's, in units of the weights."""
+    """Bytes beyond the incumbent's and what allocators scatter, in units of the weights."""
     extra = _own(measurement.candidate.memory) - _own(measurement.incumbent.memory)
-    share = extra / max(1, measurement.candidate.memory.weights)
+    share = max(0, extra - contract.memory_slack) / max(1, measurement.candidate.memory.weights)
     return Finding(
         check="memory beyond incumbent", value=share, limit=contract.extra_memory, passed=share <= contract.extra_memory
     )

@@ -25,9 +25,8 @@ ReferenceHarvest = Callable[[LmWorker, Sequence[Row]], None]
 
 
 class References:
-    """Owns one yardstick (native precision) and one oracle (float64) worker per depth, started when first needed.
-
-    They are paused except while they answer, so that they slow neither arm. If one fails, the engine is broken
+    """Owns one yardstick (native precision) and one oracle (float64) worker per depth, started when first needed; those of
+    one depth at a time. They are paused except while they answer, so that they slow neither arm. If one fails, the engine is broken
     (`EngineLost`): the stock forward is nobody's candidate. All are started afresh after that.
     """
 
@@ -82,11 +81,17 @@ class References:
             held[1].close()
             held = None
         if held is None:
+            self._forget_other_depths(depth)
             limits = Limits(slots=1, length=_rounded(length), tokens=CHUNK, rows=ROWS)
             held = limits, self.engine.start_lm(self._stock(), depth=depth, limits=limits, oracle=oracle)
             held[1].pause()
         self._teachers[depth, oracle] = held
         return held[1]
+
+    def _forget_other_depths(self, depth: int) -> None:
+        """An oracle holds twice or four times the weights: only those of one tier stay."""
+        for key in [key for key in self._teachers if key[0] != depth]:
+            self._teachers.pop(key)[1].close()
 
     def _stock_module(self) -> ModuleWorker:
         if self._module is None:
