@@ -4,6 +4,7 @@ The format is safetensors (https://github.com/huggingface/safetensors): eight by
 """
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -57,7 +58,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if not (folder / "tokenizer.json").is_file():
         raise BadInput(f"{str(folder)!r} has no tokenizer.json; save the tokenizer beside the weights (fast format)")
     entries = {entry.name: entry for file in _files(folder) for entry in read_header(file)}
-    tensors = tuple(_checked(entries, name, shape) for name, shape in sorted(expected_shapes(spec).items()))
+    expected = expected_shapes(spec)
+    _refuse_unread(set(entries) - set(expected), spec)
+    tensors = tuple(_checked(entries, name, shape) for name, shape in sorted(expected.items()))
     dtypes = {entry.dtype for entry in tensors}
     if len(dtypes) != 1:
         raise BadInput(f"weights mix the types {sorted(dtypes)}; convert the checkpoint to one of them")
@@ -78,10 +81,22 @@ def read_header(file: Path) -> list[TensorEntry]:
         except ValueError as error:
             raise BadInput(f"{file.name}: header is not JSON ({error}); download the file again") from None
     header.pop("__metadata__", None)
-    return [_entry(file, name, about, 8 + length, size) for name, about in header.items()]
+    entries = [_entry(file, name, about, 8 + length, size) for name, about in header.items()]
+    _refuse_overlap(file, entries)
+    return entries
+
+
+def _refuse_overlap(file: Path, entries: Sequence[TensorEntry]) -> None:
+    """Two tensors that share bytes are no safetensors file."""
+    placed = sorted((entry for entry in entries if entry.nbytes), key=lambda entry: entry.offset)
+    for before, after in itertools.pairwise(placed):
+        if before.offset + before.nbytes > after.offset:
+            raise BadInput(f"{file.name}: {before.name} and {after.name} overlap; file is corrupt")
 
 
 def _entry(file: Path, name: str, about: Mapping[str, Any], base: int, size: int) -> TensorEntry:
+    if not {"dtype", "shape", "data_offsets"} <= set(about):
+        raise BadInput(f"{file.name}: the header of {name} is incomplete; download the file again")
     if about["dtype"] not in DTYPES:
         raise BadInput(f"{file.name}: {name} has type {about['dtype']!r}; known are {', '.join(DTYPES)}")
     dtype, width = DTYPES[about["dtype"]]
@@ -179,6 +194,17 @@ def _files(folder: Path) -> list[Path]:
     if missing or not files:
         raise BadInput(f"{str(folder)!r} lacks {', '.join(missing) or '*.safetensors'}; download the whole checkpoint")
     return files
+
+
+def _refuse_unread(names: set[str], spec: ModelSpec) -> None:
+    """A tensor that the stock forward would not read means another architecture: silence would change the model."""
+    known = {"lm_head.weight"} if spec.tied else set[str]()
+    unread = sorted(name for name in names - known if not name.endswith("rotary_emb.inv_freq"))
+    if unread:
+        raise BadInput(
+            f"the checkpoint has {len(unread)} tensors that config.json does not explain, {unread[0]!r} first; "
+            f"the stock {spec.family} forward would ignore them"
+        )
 
 
 def _checked(entries: Mapping[str, TensorEntry], name: str, shape: tuple[int, ...]) -> TensorEntry:

@@ -92,7 +92,7 @@ def _config(reader: Any, dtype: Dtype) -> dict[str, Any]:
         "num_attention_heads": _field(reader, "llama.attention.head_count"),
         "num_key_value_heads": _field(reader, "llama.attention.head_count_kv"),
         "max_position_embeddings": _field(reader, "llama.context_length"),
-        "rms_norm_eps": 1e-5,
+        "rms_norm_eps": round(_field(reader, "llama.attention.layer_norm_rms_epsilon"), 10),
         "rope_theta": _field(reader, "llama.rope.freq_base"),
         "vocab_size": _field(reader, "llama.vocab_size"),
         "tie_word_embeddings": True,

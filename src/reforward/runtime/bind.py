@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Mapping
@@ -14,7 +15,11 @@ from reforward.domain.errors import CandidateFailed
 from reforward.domain.subject import Host
 from reforward.runtime import overlay
 
-LM_METHODS = ("state", "step")
+LM_CALLS = {"state": 3, "__init__": 2, "step": 3}
+"""Methods of a `Forward` and how many positional arguments each is called with, `self` included where it has one."""
+LM_OPTIONAL_CALLS = {"run": 8, "pack": 2, "copy": 4}
+RESERVED = sys.stdlib_module_names | {"torch", "numpy", "reforward"}
+"""Names that a file at the top of a tree may not take."""
 
 
 def write_files(files: Mapping[str, str], folder: Path) -> None:
@@ -61,6 +66,8 @@ def load_function(files: Mapping[str, str], entry: str, folder: Path) -> Any:
 def _load(files: Mapping[str, str], entry: str, folder: Path) -> Any:
     path, _, name = entry.partition(":")
     for file, text in files.items():
+        if file.partition("/")[0].removesuffix(".py") in RESERVED:
+            raise CandidateFailed("source", f"{file} would hide a module of that name; rename it")
         if file.endswith(".py"):
             _check_syntax(file, text)
     write_files(files, folder)
@@ -74,10 +81,25 @@ def _load(files: Mapping[str, str], entry: str, folder: Path) -> Any:
 def load_forward(files: Mapping[str, str], entry: str, folder: Path) -> Any:
     """`load_entry` for the `lm` host: the class must have the methods of `runtime/forward.py`."""
     found = load_entry(files, entry, folder)
-    missing = [method for method in LM_METHODS if not callable(getattr(found, method, None))]
-    if missing:
-        raise CandidateFailed("load", f"{entry} has no {' and no '.join(missing)}; see reforward/runtime/forward.py")
+    for method, count in (LM_CALLS | LM_OPTIONAL_CALLS).items():
+        exported = getattr(found, method, None)
+        if exported is None and method in LM_OPTIONAL_CALLS:
+            continue
+        if not callable(exported):
+            raise CandidateFailed("load", f"{entry} has no method {method}; see reforward/runtime/forward.py")
+        if not _takes(exported, count):
+            shown = f"{method}{inspect.signature(exported)}"
+            raise CandidateFailed("load", f"{entry}: {shown} cannot be called as reforward/runtime/forward.py says")
     return found
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Whether `count` positional arguments can be passed."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def watermark(files: Mapping[str, str], entry: str, host: Host, folder: Path) -> str:

@@ -1,5 +1,7 @@
 """The host of causal language models: binds a `Forward` to weights and state, and runs ragged steps."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +63,9 @@ class LmHost:
         if not hasattr(self.forward, "run"):
             return self._repeat(last, slots, positions, steps, logits)
         width, vocab = len(last), logits.shape[1]
+        assert steps <= self.limits.steps
+        assert all(slot < self.limits.slots for slot in slots)
+        assert all(position + steps <= self.limits.length for position in positions)
         tokens = torch.zeros(steps, width, dtype=torch.int32)
         counts = torch.zeros(width, dtype=torch.int32)
         starts = [torch.tensor(values, dtype=torch.int32) for values in (last, slots, positions)]

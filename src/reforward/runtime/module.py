@@ -1,15 +1,20 @@
 """The host of any `torch.nn.Module`: a user's subject, the candidate's class, and resident weights attached by name.
 
-A subject is a file `subject.py`, or `package.module:factory`, whose module defines
+A subject is a file `subject.py` that defines
 
-    load() -> nn.Module                      the model with its weights (or the factory itself)
+    load() -> nn.Module                      the model with its weights
     inputs(generator, tier) -> tuple         fresh inputs; tier is "fast" or "slow"
     rewrite                                  the class to rewrite, defined in a module of its own
-    build(cls) -> nn.Module                  an instance of that class, made on the meta device
+    build(cls) -> nn.Module                  an instance of that class; called under the meta device
     sources = ("package", ...)               optional: packages whose loaded modules also belong to the source tree
+
+or `package.module:factory`, where `factory()` is `load` and the module needs `inputs` alone: `rewrite` is then the class
+that the factory makes, and `build` calls the factory, which finds the candidate's class where the stock one was.
 
 The stock source tree is the file of `rewrite` and the loaded modules of `sources`, at their import paths.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 import importlib
 import importlib.util
@@ -30,9 +35,9 @@ from reforward.domain.errors import BadInput, CandidateFailed
 class SubjectModule:
     """A validated subject."""
 
-    load: Callable[[], nn.Module]
-    inputs: Callable[[torch.Generator, str], tuple[Tensor, ...]]
-    build: Callable[[type], nn.Module]
+    load: Callable[[], Any]
+    inputs: Callable[[torch.Generator, str], Any]
+    build: Callable[[type], Any]
     rewrite: type
     sources: tuple[str, ...]
 
@@ -41,17 +46,42 @@ def load_subject(reference: str) -> SubjectModule:
     """Import a subject and check that it has what the module docstring lists."""
     path, _, factory = reference.partition(":")
     module = _import_file(Path(path)) if path.endswith(".py") else importlib.import_module(path)
-    load = getattr(module, factory or "load", None)
-    missing = [name for name in ("inputs", "build", "rewrite") if not hasattr(module, name)]
-    if not callable(load) or missing:
-        wanted = ", ".join(missing or [factory or "load"])
-        raise BadInput(f"subject {reference!r} lacks {wanted}; reforward/runtime/module.py says what a subject defines")
-    if not isinstance(module.rewrite, type):
-        raise BadInput(f"subject {reference!r}: rewrite must be a class, not {module.rewrite!r}")
-    return SubjectModule(
-        load=load, inputs=module.inputs, build=module.build, rewrite=module.rewrite,
-        sources=tuple(getattr(module, "sources", ())),
-    )  # fmt: skip
+    load, inputs = (_function(module, name, reference) for name in (factory or "load", "inputs"))
+    if factory:
+        rewrite = getattr(module, "rewrite", None) or type(_on_meta(load, reference))
+        build = getattr(module, "build", None) or _calling(load)
+    else:
+        rewrite, build = getattr(module, "rewrite", None), _function(module, "build", reference)
+    if not isinstance(rewrite, type):
+        raise BadInput(f"subject {reference!r}: rewrite must be the class to rewrite, not {rewrite!r}")
+    sources = tuple(getattr(module, "sources", ()))
+    return SubjectModule(load=load, inputs=inputs, build=build, rewrite=rewrite, sources=sources)
+
+
+def _function(module: Any, name: str, reference: str) -> Callable[..., Any]:
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise BadInput(
+            f"subject {reference!r} has no {name}(); reforward/runtime/module.py says what a subject defines"
+        )
+    return found
+
+
+def _calling(load: Callable[[], Any]) -> Callable[[type], Any]:
+    """A `build` that needs no class: the candidate's tree stands in front of the stock one when it is called."""
+
+    def build(cls: type) -> Any:
+        return load()
+
+    return build
+
+
+def _on_meta(load: Callable[[], Any], reference: str) -> nn.Module:
+    with torch.device("meta"):
+        made = load()
+    if not isinstance(made, nn.Module):
+        raise BadInput(f"subject {reference!r} made a {type(made).__name__}, not a torch.nn.Module")
+    return made
 
 
 def _import_file(path: Path) -> Any:
@@ -104,6 +134,8 @@ class ModuleHost:
             built = subject.build(cls)
         if not isinstance(built, nn.Module):
             raise CandidateFailed("load", f"build() made a {type(built).__name__}, not a torch.nn.Module")
+        if not any(isinstance(part, cls) for part in built.modules()):
+            raise CandidateFailed("load", f"build() made a module without the candidate's {cls.__name__}")
         attach(built, weights)
         self.module = built.eval()
 
@@ -122,28 +154,27 @@ class ModuleHost:
 
 
 def attach(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Make every parameter and buffer of `module` a view of the weight with its name. No copies."""
-    owners = dict(module.named_modules())
-    names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
-    absent = [name for name in names if name not in weights]
+    """Make every parameter and buffer of `module` a view of the weight with its name. No copies.
+
+    Parameters that the class ties to one another may go by any of their names.
+    """
+    owners = dict(module.named_modules(remove_duplicate=False))
+    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    known = {id(tensor): name for name, tensor in named if name in weights}
+    absent = [name for name, tensor in named if id(tensor) not in known]
     if absent:
-        raise CandidateFailed(
-            "load", f"the class asks for weights that the model does not have: {', '.join(absent[:5])}"
-        )
-    for name in names:
-        _replace(owners[name.rpartition(".")[0]], name, weights[name])
+        shown = ", ".join(absent[:5])
+        raise CandidateFailed("load", f"the class asks for weights that the model does not have: {shown}")
+    for name, tensor in named:
+        _replace(owners[name.rpartition(".")[0]], name, tensor, weights[name if name in weights else known[id(tensor)]])
     _refuse_meta(owners)
 
 
-def _replace(owner: nn.Module, name: str, weight: Tensor) -> None:
-    leaf = name.rpartition(".")[2]
-    old = getattr(owner, leaf)
+def _replace(owner: nn.Module, name: str, old: Tensor, weight: Tensor) -> None:
     if old.shape != weight.shape:
         raise CandidateFailed("load", f"{name} has shape {tuple(old.shape)}; the model's is {tuple(weight.shape)}")
-    if leaf in owner._parameters:
-        owner._parameters[leaf] = nn.Parameter(weight, requires_grad=False)
-    else:
-        owner._buffers[leaf] = weight
+    new = nn.Parameter(weight, requires_grad=False) if isinstance(old, nn.Parameter) else weight
+    setattr(owner, name.rpartition(".")[2], new)
 
 
 def _refuse_meta(owners: Mapping[str, nn.Module]) -> None:
@@ -152,10 +183,19 @@ def _refuse_meta(owners: Mapping[str, nn.Module]) -> None:
         f"{name}.{key}".lstrip(".")
         for name, owner in owners.items()
         for key, value in vars(owner).items()
-        if isinstance(value, Tensor) and value.is_meta
+        if _empty(value)
     ]
     if left:
         raise CandidateFailed("load", f"plain tensor attributes have no values: {', '.join(left)}; use register_buffer")
+
+
+def _empty(value: Any) -> bool:
+    """Whether a tensor without values is in `value`, which may be a container."""
+    if isinstance(value, Tensor):
+        return value.is_meta
+    if isinstance(value, Mapping):
+        return any(_empty(item) for item in value.values())
+    return isinstance(value, (list, tuple)) and any(_empty(item) for item in value)
 
 
 def flatten(value: Any, place: str = "output") -> dict[str, Tensor]:
