@@ -120,7 +120,11 @@ def main() -> None:
     rows.append([name, card.spread(seconds, 2), f"{per_hour[name]:.0f}", " ".join(rulings)])
     card.table("seconds per candidate, median [min, max]", ["arm", "s", "per hour", "rulings"], rows)
     first = per_hour["persistent, fast tier, early stopping"]
-    figures = {"persistent_per_hour": round(first), "cold_per_hour": round(per_hour[name]), "ratio": round(first / per_hour[name], 1)}
+    figures = {
+        "persistent_per_hour": round(first),
+        "cold_per_hour": round(per_hour[name]),
+        "ratio": round(first / per_hour[name], 1),
+    }
     figures |= {f"per_hour: {arm}": round(value) for arm, value in per_hour.items()}
     card.finish("rate", figures)
 

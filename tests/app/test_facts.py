@@ -6,9 +6,10 @@ import pytest
 
 from reforward.app.budget import Budget, parse_seconds
 from reforward.app.diffs import stat, unified
-from reforward.app.facts import median
+from reforward.app.facts import median, tier_agreement
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import BadInput
+from reforward.domain.verdict import Interval, Verdict
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), (" 2m ", 120)])
@@ -62,3 +63,21 @@ def test_diffs_show_changed_new_and_removed_files():
     assert "--- /dev/null\n+++ b/b.cpp" in text
     assert stat(old, new) == (("a.py", 1, 1), ("b.cpp", 1, 0))
     assert unified(old, old) == ""
+
+
+def ruled(candidate: str, tier: str, gain: float) -> Verdict:
+    return Verdict(
+        measurement="m", contract="c", candidate=candidate, tier=tier, ruling="accept", reason="faster", detail="",
+        gain=Interval(low=gain, mid=gain, high=gain),
+    )  # fmt: skip
+
+
+def test_tiers_agree_when_they_rank_alike():
+    fast = [ruled(name, "fast", gain) for name, gain in (("a", 0.1), ("b", 0.5), ("c", 0.3), ("d", 9.0))]
+    assert tier_agreement(
+        [*fast, ruled("a", "slow", 1), ruled("b", "slow", 3), ruled("c", "slow", 2)]
+    ) == pytest.approx(1)
+    assert tier_agreement(
+        [*fast, ruled("a", "slow", 3), ruled("b", "slow", 1), ruled("c", "slow", 2)]
+    ) == pytest.approx(-1)
+    assert tier_agreement([*fast, ruled("a", "slow", 3), ruled("b", "slow", 1)]) is None

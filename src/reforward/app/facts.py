@@ -98,3 +98,24 @@ def _arm(arm: Arm, name: ArmName, samples: Sequence[Sample]) -> ArmFacts:
 def count_verdicts(verdicts: Sequence[Verdict]) -> dict[str, int]:
     """`tier ruling reason` -> how many."""
     return dict(Counter(f"{v.tier} {v.ruling} {v.reason}" for v in verdicts).most_common())
+
+
+def tier_agreement(verdicts: Sequence[Verdict]) -> float | None:
+    """Spearman's rank correlation of gains between fast and slow tier; None with fewer than three candidates in both."""
+    gains = {
+        tier: {v.candidate: v.gain.mid for v in verdicts if v.tier == tier and v.gain} for tier in ("fast", "slow")
+    }
+    both = [candidate for candidate in gains["fast"] if candidate in gains["slow"]]
+    if len(both) < 3:
+        return None
+    fast, slow = (_ranks([gains[tier][candidate] for candidate in both]) for tier in ("fast", "slow"))
+    return statistics.correlation(fast, slow)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Place of each value in ascending order."""
+    order = sorted(range(len(values)), key=lambda index: values[index])
+    places = [0.0] * len(values)
+    for place, index in enumerate(order):
+        places[index] = float(place)
+    return places

@@ -8,7 +8,7 @@ from reforward.app import chat, diffs
 from reforward.app.budget import Budget, parse_seconds
 from reforward.app.cycle import Cycle
 from reforward.app.events import Event, Working
-from reforward.app.facts import SessionFacts, count_verdicts, session_facts
+from reforward.app.facts import SessionFacts, count_verdicts, session_facts, tier_agreement
 from reforward.app.house import House, open_house
 from reforward.app.journal import Journal
 from reforward.app.settings import Settings
@@ -43,6 +43,8 @@ class Report:
     candidates_per_hour: float
     """Fast-tier verdicts of this process, over the seconds that screening took."""
     verdicts: dict[str, int]
+    tier_agreement: float | None
+    """Spearman's rank correlation of gains between the tiers; None with fewer than three candidates in both."""
     best: str
     best_reason: str
     verdict: Verdict | None
@@ -109,6 +111,7 @@ def _report(
         seconds=seconds,
         candidates_per_hour=3600 * screened / screening_s if screening_s else 0.0,
         verdicts=count_verdicts(journal.verdicts),
+        tier_agreement=tier_agreement(journal.verdicts),
         best=best.id,
         best_reason=journal.reason_for(best) if best.id != house.loaded.stock.id else "the stock forward",
         verdict=accepted[-1] if accepted else None,

@@ -21,7 +21,10 @@ def report(facts: Report) -> None:
     console.print(f"traffic: {facts.workload}; token counts scaled by {facts.length_scale:g}")
     console.print(f"{facts.screened} candidates screened, {facts.skipped} ideas skipped, in {facts.seconds:.0f} s")
     show.counts(facts.verdicts)
-    console.print(f"screening rate: {facts.candidates_per_hour:.0f} candidates an hour")
+    agreement = "too few in both" if facts.tier_agreement is None else f"{facts.tier_agreement:+.2f}"
+    console.print(
+        f"screening rate: {facts.candidates_per_hour:.0f} candidates an hour; rank correlation of the tiers: {agreement}"
+    )
     if facts.verdict is None or facts.session is None:
         console.print(f"nothing was proven {facts.contract_gain:.0%} faster than the incumbent; it stays the best")
         return
