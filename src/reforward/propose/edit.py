@@ -1,11 +1,12 @@
 """Small edits of a module's text: functions, methods, imports, the end of `__init__`."""
 
+import sys
 from collections.abc import Callable
 from typing import cast
 
 import libcst as cst
 
-from reforward.propose.match import Line, statements
+from reforward.propose.match import Line, code_of, statements
 
 
 def function(module: cst.Module, name: str) -> cst.FunctionDef | None:
@@ -51,7 +52,7 @@ def with_body(code: cst.FunctionDef, change: Callable[[list[Line]], list[Line]])
 
 
 def replace(module: cst.Module, old: cst.CSTNode, new: cst.CSTNode) -> cst.Module:
-    """The module with one node exchanged."""
+    """The module with one node exchanged. All nodes of the result are new: look them up again."""
     return cast(cst.Module, module.deep_replace(old, new))
 
 
@@ -83,13 +84,21 @@ def add_method(module: cst.Module, owner: str, text: str, *, before: str | None 
 
 
 def add_import(module: cst.Module, text: str) -> cst.Module:
-    """An import after the last one; nothing if the module has it."""
+    """An import after the last one of its kind, standard library or not; nothing if the module has it."""
     line = statements(text)[0]
     body = cast(list[Line], list(module.body))
     if any(line.deep_equals(other) for other in body):
         return module
-    last = max((i for i, other in enumerate(body) if _is_import(other)), default=-1)
-    return module.with_changes(body=[*body[: last + 1], line, *body[last + 1 :]])
+    kind = _standard(line)
+    imports = [i for i, other in enumerate(body) if _is_import(other)]
+    alike = [i for i in imports if _standard(body[i]) == kind] or imports
+    at = alike[-1] + 1 if alike else len(body) and int(_is_text(body[0]))
+    return module.with_changes(body=[*body[:at], line, *body[at:]])
+
+
+def _standard(line: Line) -> bool:
+    words = code_of(line).split()
+    return words[1].partition(".")[0] in sys.stdlib_module_names
 
 
 def _is_import(line: Line) -> bool:

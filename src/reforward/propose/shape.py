@@ -74,11 +74,11 @@ def function_like(code: cst.FunctionDef | None, shape: str) -> Found | None:
     have, old = plain(code)
     if not same(wanted, have, found):
         return None
-    known = _leading(have)
-    return {name: cast(cst.BaseExpression, _resolved(node, known).visit(_Rename(old))) for name, node in found.items()}
+    known = leading(have)
+    return {name: cast(cst.BaseExpression, resolved(node, known).visit(_Rename(old))) for name, node in found.items()}
 
 
-def _leading(body: tuple[Line, ...]) -> dict[str, cst.BaseExpression]:
+def leading(body: tuple[Line, ...]) -> dict[str, cst.BaseExpression]:
     """Plain assignments at the start of a body: name to value."""
     known: dict[str, cst.BaseExpression] = {}
     for line in body:
@@ -119,7 +119,8 @@ class _Inline(cst.CSTTransformer):
         return updated_node.with_changes(parts=parts)
 
 
-def _resolved(node: cst.BaseExpression, known: Mapping[str, cst.BaseExpression]) -> cst.BaseExpression:
+def resolved(node: cst.BaseExpression, known: Mapping[str, cst.BaseExpression]) -> cst.BaseExpression:
+    """The expression with known names replaced by their values, names within those too, f-strings joined."""
     seen = ""
     while (text := code_of(node)) != seen:
         seen = text

@@ -1,7 +1,9 @@
 """Mechanical passes, one per file; see `base.py`."""
 
 from reforward.propose.passes.base import Pass
+from reforward.propose.passes.compiled import COMPILED_LAYERS
 from reforward.propose.passes.fused_norm import FUSED_NORM
+from reforward.propose.passes.fused_products import FUSED_PRODUCTS
 from reforward.propose.passes.grouped_attention import GROUPED_ATTENTION
 from reforward.propose.passes.head_rows import HEAD_ROWS
 from reforward.propose.passes.implicit_mask import IMPLICIT_MASK
@@ -16,10 +18,12 @@ PASSES: tuple[Pass, ...] = (
     NATIVE_LINEAR,
     GROUPED_ATTENTION,
     HEAD_ROWS,
+    FUSED_PRODUCTS,
     FUSED_NORM,
     IMPLICIT_MASK,
     ROPE_TABLES,
     IN_PLACE,
     ONE_THREAD,
+    COMPILED_LAYERS,
 )
 """In the order in which several are applied to one candidate."""
