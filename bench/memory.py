@@ -9,7 +9,6 @@ from pathlib import Path
 
 import card
 from house import open_engine
-
 from reforward.domain.spec import Limits, Segment
 from reforward.engine.handle import LmHandle
 

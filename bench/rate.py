@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import card
 from house import open_engine
-
 from reforward.app.settings import Settings
 from reforward.app.subjects import Loaded
 from reforward.app.workloads import Traffic, workloads
@@ -37,7 +36,7 @@ class AllPairs:
     def __init__(self, pairs: int) -> None:
         self.pairs = pairs
 
-    def observe(self, samples):  # noqa: ANN001, ANN201 - the `Stopping` protocol
+    def observe(self, samples):
         """Stop at the last pair only."""
         return "stop" if len({sample.launch for sample in samples}) >= self.pairs else "continue"
 
@@ -64,7 +63,7 @@ def judge_one(
         measurer.close()
 
 
-def persistent(engine, loaded, traffic, contract, pool, *, early):  # noqa: ANN001, ANN201, PLR0913
+def persistent(engine, loaded, traffic, contract, pool, *, early):
     """Seconds per candidate on an engine that stays, with reference workers that stay."""
     measurer = Measurer(engine, loaded.stock, contract, encode=loaded.tokenizer.encode)
     seconds: list[float] = []

@@ -1,7 +1,6 @@
 """The loop against the scripted engine: screening, confirmation, promotion, failures, skips, resume."""
 
 from app.house import scripted_house
-
 from reforward.app.budget import Budget
 from reforward.app.cycle import Cycle
 from reforward.app.events import CouldNot, Event, Judged, Promoted

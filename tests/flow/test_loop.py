@@ -58,7 +58,9 @@ def test_smollm2_from_traffic_to_export(home):
 
 
 def test_a_candidate_that_raises_is_a_failed_row_with_its_log(home, tmp_path):
-    (tmp_path / "forward.py").write_text("class Forward:\n    state = staticmethod(lambda *a: ())\n    def step(self): 1/0\n")
+    (tmp_path / "forward.py").write_text(
+        "class Forward:\n    state = staticmethod(lambda *a: ())\n    def step(self): 1/0\n"
+    )
     done = json.loads(reforward(home, "submit", "smollm2", str(tmp_path), *SHORT, "--json", codes=(7,)))
     assert (done["ruling"], done["reason"]) == ("reject", "failed")
     failed = json.loads(reforward(home, "show", done["measurement"], "--json"))["record"]

@@ -2,16 +2,15 @@
 
 from pathlib import Path
 
-from reforward.app.events import Judged, Promoted, Working
+from reforward.app.budget import Budget
+from reforward.app.cycle import Cycle
+from reforward.app.events import Working
 from reforward.app.facts import SessionFacts, session_facts
-from reforward.app.house import House, open_house
+from reforward.app.house import open_house
 from reforward.app.journal import Journal
 from reforward.app.optimize import Emit
 from reforward.app.settings import Settings
 from reforward.app.trees import read_tree
-from reforward.app.budget import Budget
-from reforward.app.cycle import Cycle
-from reforward.domain.candidate import Candidate
 from reforward.domain.errors import CandidateFailed
 from reforward.domain.measurement import Failed
 from reforward.domain.ports import Idea
