@@ -7,7 +7,7 @@ import pytest
 from reforward.domain.errors import BadInput
 from reforward.domain.workload import Request, Workload
 from reforward.measure.references import CHUNK, ROWS, chunks
-from reforward.measure.shorten import FAST_OUTPUTS, FAST_PROMPT, shorten
+from reforward.measure.shorten import FAST_PROMPT, shorten
 from reforward.measure.text import corpus, prompts
 
 
@@ -43,10 +43,16 @@ def workload(prompt: int, output: int, concurrency: int) -> Workload:
 
 def test_the_fast_workload_is_one_wave_with_the_ratio_kept() -> None:
     fast = shorten(workload(500, 100, 3))
-    assert [request.output_tokens for request in fast.requests] == [FAST_OUTPUTS] * 3
-    assert sum(request.prompt_tokens for request in fast.requests) == pytest.approx(3 * 5 * FAST_OUTPUTS, abs=2)
+    assert [request.output_tokens for request in fast.requests] == [10] * 3
+    assert sum(request.prompt_tokens for request in fast.requests) == pytest.approx(3 * 5 * 10, abs=2)
     assert len({request.prompt_tokens for request in fast.requests}) == 3
     assert fast.concurrency == 3
+
+
+@pytest.mark.parametrize(("concurrency", "outputs"), [(1, 12), (2, 12), (4, 8), (16, 6)])
+def test_more_requests_at_once_produce_fewer_tokens_each(concurrency: int, outputs: int) -> None:
+    fast = shorten(workload(500, 100, concurrency))
+    assert {request.output_tokens for request in fast.requests} == {outputs}
 
 
 def test_the_fast_prompt_is_capped_and_never_empty() -> None:

@@ -1,6 +1,8 @@
 """Sessions against the scripted engine: order, pausing, failures, secrecy, what the judge is handed."""
 
 import random
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -34,7 +36,7 @@ class Pairs:
     def __init__(self, count: int) -> None:
         self.count, self.asked = count, 0
 
-    def observe(self, samples: tuple[Sample, ...]) -> str:
+    def observe(self, samples: Sequence[Sample]) -> Literal["continue", "stop"]:
         self.asked += 1
         assert len(samples) == 4 * self.asked
         return "stop" if self.asked == self.count else "continue"

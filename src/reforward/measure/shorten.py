@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from reforward.domain.workload import Request, Workload
 
-FAST_OUTPUTS = 12
-"""Tokens that each request of a fast pass produces, about."""
+FAST_TOKENS = 32
+"""Tokens that a fast pass produces, about, over all its requests."""
+FAST_OUTPUTS = (6, 12)
+"""Fewest and most tokens that each of its requests produces."""
 FAST_PROMPT = 160
 """Longest prompt of a fast pass: prefill of long prompts is a slow-tier question."""
 
@@ -16,13 +18,15 @@ def shorten(workload: Workload) -> Workload:
     Both arms play the same shapes, so a cap moves the mix of prefill and decode but not the fairness.
     """
     total = sum(request.prompt_tokens for request in workload.requests)
-    ratio = total / workload.output_tokens
-    prompt = max(1, min(FAST_PROMPT, round(ratio * FAST_OUTPUTS)))
-    wave = tuple(_request(prompt, index, workload.concurrency) for index in range(workload.concurrency))
+    count = workload.concurrency
+    least, most = FAST_OUTPUTS
+    outputs = max(least, min(most, FAST_TOKENS // count))
+    prompt = max(1, min(FAST_PROMPT, round(total / workload.output_tokens * outputs)))
+    wave = tuple(_request(prompt, outputs, index, count) for index in range(count))
     return replace(workload, name=f"{workload.name} (fast)", requests=wave, weights=(1.0,) * len(wave))
 
 
-def _request(prompt: int, index: int, count: int) -> Request:
+def _request(prompt: int, outputs: int, index: int, count: int) -> Request:
     """Lengths spread by a quarter around the middle, so that a wave is ragged like the traffic."""
     spread = 1 + (0.25 * (2 * index / (count - 1) - 1) if count > 1 else 0)
-    return Request(arrival_s=0.0, prompt_tokens=max(1, round(prompt * spread)), output_tokens=FAST_OUTPUTS)
+    return Request(arrival_s=0.0, prompt_tokens=max(1, round(prompt * spread)), output_tokens=outputs)
