@@ -1,6 +1,6 @@
 """Everything one command works with, built from settings and passed around: subject, engine, judge, ledger, workloads."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -88,7 +88,7 @@ class House:
 
 
 @contextmanager
-def open_house(subject: str, settings: Settings) -> Iterator[House]:
+def open_house(subject: str, settings: Settings) -> Generator[House]:
     """Load the subject, start the engine, open the ledger; everything is closed at the end."""
     config = load_config(threads=settings.threads)
     loaded = load_subject(subject, config)

@@ -1,8 +1,7 @@
 """How facts look on a terminal. No logic: each function prints one kind of fact."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -69,7 +68,7 @@ def session(facts: SessionFacts) -> None:
     console.print(f"[dim]median [95 % interval of the median]; {facts.launches} pairs of fresh launches[/]")
 
 
-_COSTS: dict[str, Any] = {
+_COSTS: dict[str, Callable[[ArmFacts], str]] = {
     "swap s (frozen to ready)": lambda arm: f"{arm.load_s:.2f}",
     "build s / pack s, once": lambda arm: f"{arm.build_s:.1f} / {arm.pack_s:.1f}",
     "packed MB": lambda arm: f"{arm.packed_bytes / 1e6:.0f}",

@@ -3,8 +3,9 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 HASH_BYTES = 16
 
@@ -18,9 +19,9 @@ def _plain(value: object) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(_as_declared(f, getattr(value, f.name))) for f in dataclasses.fields(value)}
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [_plain(item) for item in cast(Sequence[object], value)]
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in cast(dict[object, object], value).items()}
     return value
 
 
@@ -29,7 +30,7 @@ def _as_declared(field: "dataclasses.Field[Any]", value: object) -> object:
     if "float" not in str(field.type):
         return value
     if isinstance(value, tuple):
-        return tuple(float(item) if type(item) is int else item for item in value)
+        return tuple(float(item) if type(item) is int else item for item in cast(tuple[object, ...], value))
     return float(value) if type(value) is int else value
 
 
