@@ -87,7 +87,7 @@ def add_import(module: cst.Module, text: str) -> cst.Module:
     """An import after the last one of its kind, standard library or not; nothing if the module has it."""
     line = statements(text)[0]
     body = cast(list[Line], list(module.body))
-    if any(line.deep_equals(other) for other in body):
+    if any(code_of(line).strip() == code_of(other).strip() for other in body if _is_import(other)):
         return module
     kind = _standard(line)
     imports = [i for i, other in enumerate(body) if _is_import(other)]

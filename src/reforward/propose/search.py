@@ -62,7 +62,7 @@ class Passes:
         """Each pass that changes the incumbent, the most promising first; what the machine lacks as `Unable`."""
         seen = {brief.incumbent.id, brief.stock.id}
         for one in sorted(self.passes, key=lambda item: (item.slow, -item.rank)):
-            if (one.slow and not self.slow) or (brief.contract.numerics == "bit-exact" and not one.exact):
+            if (one.slow and not self.slow) or (brief.contract.numerics == "bit-exact" and one.bits == "other"):
                 continue
             candidate = applied(one, brief.incumbent)
             if candidate is None or candidate.id in seen:

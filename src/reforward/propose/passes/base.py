@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import libcst as cst
 
@@ -23,8 +24,8 @@ class Pass:
     """The changed candidate, or None if there is nothing to change. Never an identical candidate."""
     needs: tuple[str, ...] = ()
     """Of `TOOLS`: what the machine must have to build the result."""
-    exact: bool = False
-    """Claims the same bits as its parent: fit for a bit-exact contract."""
+    bits: Literal["same", "maybe", "other"] = "other"
+    """What it does to the bits of outputs; only `other` is not worth trying under a bit-exact contract."""
     slow: bool = False
     """Takes minutes to build or warm up."""
     rank: float = 0.0

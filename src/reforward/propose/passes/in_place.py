@@ -46,6 +46,6 @@ IN_PLACE = Pass(
     name="in-place",
     reason="add residuals and gate activations in place instead of into new tensors",
     apply=apply,
-    exact=True,
+    bits="same",
     rank=0.01,
 )

@@ -34,6 +34,6 @@ ROPE_TABLES = Pass(
     name="rope-tables",
     reason="build the rotary tables once and look them up, instead of computing angles in every call",
     apply=apply,
-    exact=True,
+    bits="same",
     rank=0.02,
 )

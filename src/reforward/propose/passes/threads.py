@@ -20,5 +20,6 @@ ONE_THREAD = Pass(
     name="one-thread",
     reason="run on one thread, since small operators cost more to share than to compute",
     apply=apply,
+    bits="maybe",
     rank=0.03,
 )
