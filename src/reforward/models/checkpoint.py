@@ -188,7 +188,10 @@ def write_safetensors(path: Path, tensors: Mapping[str, tuple[str, tuple[int, ..
 
 def _files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
-    names = sorted(set(_json(index)["weight_map"].values())) if index.is_file() else None
+    listed = _json(index).get("weight_map") if index.is_file() else {}
+    if listed is None:
+        raise BadInput(f"{index.name} has no 'weight_map'; download the file again")
+    names = sorted(set(listed.values()))
     files = [folder / name for name in names] if names else sorted(folder.glob("*.safetensors"))
     missing = [file.name for file in files if not file.is_file()]
     if missing or not files:

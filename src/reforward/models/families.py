@@ -70,6 +70,7 @@ def _refuse(config: Mapping[str, Any], family: Family) -> None:
         "attention_bias": family != "qwen2" and bool(config.get("attention_bias")),
         "mlp_bias": bool(config.get("mlp_bias")),
         "quantization_config": config.get("quantization_config") is not None,
+        "partial_rotary_factor": config.get("partial_rotary_factor", 1.0) != 1.0,
         "hidden_act": config.get("hidden_act", "silu") != "silu",
     }
     for key, bad in wrong.items():
@@ -87,14 +88,14 @@ def _scaling(rope: Mapping[str, Any]) -> RopeScaling | None:
     if kind == "default":
         return None
     if kind == "linear":
-        return RopeScaling(kind="linear", factor=float(rope["factor"]))
+        return RopeScaling(kind="linear", factor=float(_need(rope, "factor")))
     if kind == "llama3":
         return RopeScaling(
             kind="llama3",
-            factor=float(rope["factor"]),
-            low_freq_factor=float(rope["low_freq_factor"]),
-            high_freq_factor=float(rope["high_freq_factor"]),
-            original_max_positions=int(rope["original_max_position_embeddings"]),
+            factor=float(_need(rope, "factor")),
+            low_freq_factor=float(_need(rope, "low_freq_factor")),
+            high_freq_factor=float(_need(rope, "high_freq_factor")),
+            original_max_positions=int(_need(rope, "original_max_position_embeddings")),
         )
     raise BadInput(f"rope type {kind!r} is not supported; known are default, linear and llama3")
 
