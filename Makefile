@@ -24,8 +24,10 @@ test: $(VENV)/.test ## lint, types, layers, tests
 	@echo "pyright (about a minute)"; $(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/python -m pytest
 
-bench: $(VENV)/.test ## every benchmark that this machine can run; results are appended to bench/results/
-	@for file in bench/{swap,rate,decode_cpu}.py; do echo "== $$file"; $(BIN)/python $$file; done
+bench: $(VENV)/.bench ## every benchmark that this machine can run; results are appended to bench/results/
+	@for name in swap rate memory decode_cpu; do echo "== bench/$$name.py"; $(BIN)/python bench/$$name.py; done
+	@if command -v nvidia-smi >/dev/null; then echo "== bench/llama1b_gpu.py"; $(BIN)/python bench/llama1b_gpu.py; \
+	else echo "bench/llama1b_gpu.py is left out: no NVIDIA GPU here"; fi
 
 clean: ## delete the virtual environment and caches inside the repository
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build src/*.egg-info
@@ -53,4 +55,9 @@ $(VENV)/.run: $(VENV)/.torch pyproject.toml
 $(VENV)/.test: $(VENV)/.run
 	@echo "installing what the tests need"
 	@$(PIP) --editable '.[test]' $(SHOW)
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.run
+	@echo "installing what benchmarks compare with (llama.cpp: pip install -e '.[llamacpp]', builds for minutes)"
+	@$(PIP) --editable '.[bench]' $(SHOW)
 	@touch $@
