@@ -35,6 +35,8 @@ from plain import Plain  # noqa: E402
 from engine import Engine  # noqa: E402
 from reforward.models.llama import rms_norm, rope_angles  # noqa: E402
 from reforward.runtime.forward import Batch, Build, Limits, ModelSpec, RopeScaling, Segment  # noqa: E402
+from schedule import schedule  # noqa: E402
+from schedule import table as table_of  # noqa: E402
 
 SPEC = ModelSpec(
     family="llama",
@@ -341,10 +343,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         + ", ".join(f"{name} {floor:.4f}" for name, floor in floors.items()),
         flush=True,
     )
-    engines = {arm: Engine(base, folder / f"{arm}.so") for arm in options.arms.split(",") if arm != "torch"}
+    engines = {arm: make_engine(base, arm) for arm in options.arms.split(",") if arm != "torch"}
     for extra in options.tuning:
-        arm, _, numbers = extra.partition(":")
-        engines[extra] = Engine(base, folder / f"{arm}.so", tuple(int(n) for n in numbers.split(",")))
+        engines[extra] = make_engine(base, extra)
     checks: dict[str, object] = {}
     times: dict[str, dict[str, list[float]]] = {}
     for context, length in contexts.items():
@@ -371,6 +372,18 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         "checks": checks,
         "weights": "random",
     }
+
+
+def make_engine(base: Build, name: str) -> Engine:
+    """`persistent`, `graph`, or `graph:` and ring depths."""
+    arm, _, numbers = name.partition(":")
+    library = base.artifacts / f"{arm}.so"
+    if arm == "persistent":
+        blocks = torch.cuda.get_device_properties(0).multi_processor_count
+        return Engine(base, library, torch.tensor(table_of(schedule(SPEC, blocks)), dtype=torch.int32, device=DEVICE))
+    return Engine(
+        base, library, torch.tensor([int(n) for n in numbers.split(",")], dtype=torch.int32) if numbers else None
+    )
 
 
 def time_arms(

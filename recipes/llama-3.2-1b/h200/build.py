@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reforward.domain.errors import CandidateFailed
 
-SOURCES = ("graph",)
+SOURCES = ("graph", "persistent")
 FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-gencode=arch=compute_90a,code=sm_90a")
 
 

@@ -50,7 +50,8 @@ def rope_table(spec: ModelSpec, length: int, device: torch.device) -> Tensor:
 class Engine:
     """Holds the library, its scratch memory and the pointers; `decode` only enqueues work on the current stream."""
 
-    def __init__(self, build: Build, library: Path, tuning: tuple[int, ...] = ()) -> None:
+    def __init__(self, build: Build, library: Path, numbers: Tensor | None = None) -> None:
+        """`numbers`: int32 on the device for persistent.cu (the schedule), on the host or None for graph.cu (depths)."""
         check_shape(build.spec, build.dtype)
         if not library.is_file():
             raise CandidateFailed("load", f"the build stage left no {library.name}")
@@ -62,14 +63,16 @@ class Engine:
         self.kept = (build.weights, build.packed, build.state)
         layers = (Layer * build.spec.layers)(*(self._layer(build, i) for i in range(build.spec.layers)))
         self.handle = ctypes.c_void_p()
-        options = (ctypes.c_int * len(tuning))(*tuning) if tuning else None
+        self.numbers = numbers
+        pointer = ctypes.c_void_p(None if numbers is None else numbers.data_ptr())
+        scheduled = (pointer, numbers.shape[0]) if numbers is not None and numbers.is_cuda else (pointer,)
         torch.cuda.synchronize(build.device)
         self._call(
             "engine_create",
             ctypes.byref(self._model(build)),
             ctypes.byref(layers),
             build.spec.layers,
-            options,
+            *scheduled,
             ctypes.byref(self.handle),
         )
 

@@ -15,13 +15,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "stream.cuh"
+#include "attention.cuh"
 
 namespace llama {
 
-constexpr int kSplits = 16;
-constexpr int kShortContext = 256;  // up to here: splits of 64 keys, joined by the reader
-constexpr int kJoinByReader = kShortContext / 64;
 constexpr int kAttendThreads = 256;
 constexpr int kMaxBlocks = 256;
 constexpr int kManySteps = 16;  // tokens of the longer of the two graphs
@@ -133,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 2) qkv(Model m, Layer l, int depth) 
     const int head = head_of(row), d = (row % kHeadDim) / 2 + (upper ? 32 : 0);
     float turned = upper ? fmaf(mine, turn.x, other * turn.y) : fmaf(mine, turn.x, -other * turn.y);
     if (head < kHeads) {
-      s.q[head * kHeadDim + d] = turned * 0.18033688011112042f;  // log2(e) / sqrt(64)
+      s.q[head * kHeadDim + d] = turned * kQueryScale;
       return;
     }
     const int kv = (head - kHeads) % kKvHeads;
@@ -145,103 +142,6 @@ __global__ void __launch_bounds__(kThreads, 2) qkv(Model m, Layer l, int depth) 
     }
   });
 }
-
-struct Split {
-  int count, size;
-};
-
-__device__ __forceinline__ Split split(int keys) {
-  if (keys <= kShortContext) return {(keys + 63) / 64, 64};
-  int size = ((keys + kSplits - 1) / kSplits + 31) & ~31;
-  return {(keys + size - 1) / size, size};
-}
-
-// One warp's share of the keys [from, to): 8 lanes a key (8 dimensions each), 4 * kUnroll keys a round.
-struct Attention {
-  static constexpr int kUnroll = 2;
-  float q[kGroup][8], sum[kGroup][8], top[kGroup], weight[kGroup];
-
-  __device__ __forceinline__ void init(const float* queries, int lane) {
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      load8(queries + h * kHeadDim + (lane & 7) * 8, q[h]);
-      top[h] = -1e30f, weight[h] = 0.f;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum[h][i] = 0.f;
-    }
-  }
-
-  __device__ __forceinline__ void round(const bf16* keys, const bf16* values, int from, int to, int lane) {
-    uint4 key[kUnroll], value[kUnroll];
-    float score[kUnroll][kGroup];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      int at = min(from + u * 4 + (lane >> 3), to - 1);
-      key[u] = __ldcg((const uint4*)(keys + (size_t)at * kHeadDim) + (lane & 7));
-      value[u] = __ldcg((const uint4*)(values + (size_t)at * kHeadDim) + (lane & 7));
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const bool seen = from + u * 4 + (lane >> 3) < to;
-#pragma unroll
-      for (int h = 0; h < kGroup; ++h) {
-        float dot = dot8(key[u], q[h], 0.f);
-#pragma unroll
-        for (int o = 1; o < 8; o <<= 1) dot += __shfl_xor_sync(~0u, dot, o);
-        score[u][h] = seen ? dot : -INFINITY;
-      }
-    }
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      float high = top[h];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) high = fmaxf(high, score[u][h]);
-      float shrink = exp2f(top[h] - high);
-      top[h] = high, weight[h] *= shrink;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum[h][i] *= shrink;
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        float p = exp2f(score[u][h] - high);
-        weight[h] += p;
-        score[u][h] = p;
-      }
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      float v[8];
-      unpack8(value[u], v);
-#pragma unroll
-      for (int h = 0; h < kGroup; ++h)
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sum[h][i] = fmaf(score[u][h], v[i], sum[h][i]);
-    }
-  }
-
-  // Join the four keys-in-flight of the warp; lane L is left with head L >> 3, dimensions (L & 7) * 8 .. + 8.
-  __device__ __forceinline__ void join(int lane, float (&out)[8], float& out_top, float& out_weight) {
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      float high = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 8));
-      high = fmaxf(high, __shfl_xor_sync(~0u, high, 16));
-      float shrink = exp2f(top[h] - high);
-      top[h] = high, weight[h] *= shrink;
-      weight[h] += __shfl_xor_sync(~0u, weight[h], 8);
-      weight[h] += __shfl_xor_sync(~0u, weight[h], 16);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum[h][i] *= shrink;
-    }
-    const bool upper = lane & 16, odd = lane & 8;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      float a = (upper ? sum[2][i] : sum[0][i]) + __shfl_xor_sync(~0u, upper ? sum[0][i] : sum[2][i], 16);
-      float b = (upper ? sum[3][i] : sum[1][i]) + __shfl_xor_sync(~0u, upper ? sum[1][i] : sum[3][i], 16);
-      out[i] = (odd ? b : a) + __shfl_xor_sync(~0u, odd ? a : b, 8);
-    }
-    out_top = upper ? (odd ? top[3] : top[2]) : (odd ? top[1] : top[0]);
-    out_weight = upper ? (odd ? weight[3] : weight[2]) : (odd ? weight[1] : weight[0]);
-  }
-};
 
 // Weights exp2(log - top) of `count` splits of one head, joined over `part`: element `at` of the output.
 __device__ __forceinline__ float join_splits(const Scratch& s, int count, int head, int at) {
@@ -258,7 +158,7 @@ __device__ __forceinline__ float join_splits(const Scratch& s, int count, int he
 
 __global__ void __launch_bounds__(kAttendThreads) attend(Model m, Layer l) {
   constexpr int kAttendWarps = kAttendThreads / 32;
-  __shared__ float sums[kAttendWarps][kGroup][kHeadDim], tops[kAttendWarps][kGroup], weights[kAttendWarps][kGroup];
+  __shared__ Joint<kAttendWarps> joint;
   __shared__ bool is_last;
   const int kv = blockIdx.x / kSplits, part = blockIdx.x % kSplits;
   const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
@@ -270,29 +170,30 @@ __global__ void __launch_bounds__(kAttendThreads) attend(Model m, Layer l) {
   if (part >= cut.count) return;
   const int to = min(count, (part + 1) * cut.size);
   const size_t base = ((size_t)slot * kKvHeads + kv) * m.length * kHeadDim;
+  const bf16 *keys = l.keys + base + (lane & 7) * 8, *values = l.values + base + (lane & 7) * 8;
   Attention a;
-  a.init(s.q + kv * kGroup * kHeadDim, lane);
-  constexpr int kRound = 4 * Attention::kUnroll;
-  for (int from = part * cut.size + warp * kRound; from < to; from += kAttendWarps * kRound)
-    a.round(l.keys + base, l.values + base, from, to, lane);
-  float out[8], top, weight;
-  a.join(lane, out, top, weight);
+  a.init();
 #pragma unroll
-  for (int i = 0; i < 8; ++i) sums[warp][lane >> 3][(lane & 7) * 8 + i] = out[i];
-  if ((lane & 7) == 0) tops[warp][lane >> 3] = top, weights[warp][lane >> 3] = weight;
+  for (int h = 0; h < kGroup; ++h) load8(s.q + (kv * kGroup + h) * kHeadDim + (lane & 7) * 8, a.q[h]);
+  constexpr int kUnroll = 2;
+  for (int from = part * cut.size + warp * 4 * kUnroll; from < to; from += kAttendWarps * 4 * kUnroll) {
+    uint4 key[kUnroll], value[kUnroll];
+    bool seen[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      int at = from + u * 4 + (lane >> 3);
+      seen[u] = at < to;
+      key[u] = __ldcg((const uint4*)(keys + (size_t)min(at, to - 1) * kHeadDim));
+      value[u] = __ldcg((const uint4*)(values + (size_t)min(at, to - 1) * kHeadDim));
+    }
+    a.add(key, value, seen);
+  }
+  joint.put(a, warp, lane);
   __syncthreads();
   const int h = t >> 6, d = t & 63, head = kv * kGroup + h, at = head * kHeadDim + d;
-  float high = -1e30f, total = 0.f, value = 0.f;
-#pragma unroll
-  for (int w = 0; w < kAttendWarps; ++w) high = fmaxf(high, tops[w][h]);
-#pragma unroll
-  for (int w = 0; w < kAttendWarps; ++w) {
-    float scale = exp2f(tops[w][h] - high);
-    total = fmaf(scale, weights[w][h], total);
-    value = fmaf(scale, sums[w][h][d], value);
-  }
-  s.part[part][at] = value / total;
-  if (d == 0) s.part_log[part][head] = high + log2f(total);
+  float log, value = joint.get(h, d, log);
+  s.part[part][at] = value;
+  if (d == 0) s.part_log[part][head] = log;
   if (cut.count <= kJoinByReader) return;
   __threadfence();
   __syncthreads();

@@ -103,6 +103,7 @@ __device__ __forceinline__ void dependency_wait() { asm volatile("griddepcontrol
 struct Cursor {
   int slot = 0;
   uint32_t parity = 0;
+  uint32_t groups = 0;  // consumers: groups of rows summed so far, over all products
   __device__ __forceinline__ void advance(int depth) {
     if (++slot == depth) slot = 0, parity ^= 1;
   }
@@ -187,8 +188,9 @@ __host__ __device__ __forceinline__ int first_unit(int b, int units, int n) { re
 // ---- streaming matrix-vector product -----------------------------------------------------------------------------------
 
 struct Partials {
+  // Two groups in flight: who writes a buffer again has passed the barrier after the one that its reader waited at.
   float row[2][16][kWarps + 1];  // padded against bank conflicts;
-                                   // two groups in flight; [row of the group][warp that summed it]
+                                   // [row of the group][warp that summed it]
   float square[8];           // sums of squares of the input, for the RMS norm
 };
 
@@ -232,7 +234,7 @@ __device__ __forceinline__ void multiply(const Ring& ring, Cursor& at, int rows,
       }
     }
     float total = warp_sum8(sum, lane);
-    float(&rows_of)[16][kWarps + 1] = partials.row[group & 1];
+    float(&rows_of)[16][kWarps + 1] = partials.row[at.groups++ & 1];
     if ((lane & 3) == 0) {
       rows_of[(lane >> 2) * S::kRowsAtOnce + warp / S::kWarpsPerRow][warp % S::kWarpsPerRow] = total;
     }

@@ -1,0 +1,521 @@
+// Llama-3.2-1B, bf16, batch 1, greedy decode on one H200: one cooperative kernel, one block an SM, for all tokens of a call.
+//
+// Each block owns fixed rows of every matrix (schedule.py). Its producer thread streams them, layer after layer and token
+// after token, through the ring of shared memory; it never waits for activations, so memory stays busy while the
+// consumers exchange a vector. Phases of a layer, each separated by one exchange among all blocks:
+//
+//   qkv      RMS norm, q/k/v rows, rope, cache append                                -> `pairs`
+//   attend   block (kv head, split): old keys and values come through the ring       -> `part` (and, if long, `mixed`)
+//   output   o rows, residual                                                        -> `middle`
+//   gate_up  RMS norm, gate and up rows, SiLU product                                -> `inner`
+//   down     down rows, residual                                                     -> `hidden`
+//
+// and after the last layer the vocabulary rows; every block finds the next token for itself from `best`.
+//
+// An exchange is a table of 8-byte words, each a value (two bf16, or one fp32) and the epoch of its (token, layer). A
+// reader polls the words it needs until all carry the epoch: no flag, no fence, no reset, and stale or foreign bytes do not
+// match. A table is written again only one layer later, when its readers have provably finished: no block passes
+// `hidden` of a layer before all blocks have published their part of it, and a block publishes only after all of its threads
+// have read every earlier table. Sums are fp32 in a fixed order, so results are the same bits on every run. All waits
+// trap after a bounded number of tries.
+#include <math.h>
+#include <stdio.h>
+
+#include "attention.cuh"
+
+namespace llama {
+
+constexpr int kDepth = 12;
+constexpr int kSpinLimit = 1 << 22;
+constexpr int kMaxBlocks = 256;
+constexpr int kStageKeys = kStageBytes / (2 * kHeadDim * (int)sizeof(bf16));
+
+// What one block owns: first packed row and count of rows.
+struct Share {
+  int qkv, qkv_rows, x, x_rows, inner, inner_rows, head, head_rows;
+};
+
+using Word = unsigned long long;  // low half: the value; high half: the epoch
+
+struct Scratch {
+  Word pairs[kQkvRows / 2];                     // (d, d + 32) of a head, bf16
+  Word part[kJoinByReader][kHidden / 2];        // short contexts: normalised outputs of the splits, bf16
+  Word part_log[kJoinByReader][kHeads];         // and their weights, fp32
+  Word wide[kSplits][kHidden];                  // long contexts: the same in fp32
+  Word wide_log[kSplits][kHeads];
+  Word mixed[kHidden / 2];                      // and joined
+  Word middle[kHidden / 2], hidden[kHidden / 2];  // residual stream after attention, after the MLP
+  Word inner[kInner / 2];
+  Word best[kMaxBlocks][2];                     // (largest logit, its index)
+};
+
+struct Work {
+  Model model;
+  Layer layers[kLayers];
+  const Share* shares;
+  int layer_count;
+  const int *last, *slot, *position;
+  int* tokens;
+  float* logits;
+  int steps;
+  uint32_t epoch;  // of the first layer of the first token
+};
+
+struct Shared {
+  uint64_t barriers[2 * kDepth];
+  Partials partials;
+  Joint<kWarps> joint;
+  float q[kGroup][kHeadDim];
+  bf16 key[kHeadDim], value[kHeadDim];  // of the new token
+  float split[kSplits][16], split_log[kSplits];
+  float residual[16];
+  float best[kWarps];
+  int best_index[kWarps];
+};
+
+constexpr int kSharedBytes = kDepth * kStageBytes + (int)sizeof(Shared);
+static_assert(kSharedBytes <= 232448, "an SM of Hopper gives a block 227 KB");
+
+extern __shared__ __align__(128) unsigned char shared_memory[];
+
+// ---- exchange ------------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ uint32_t pack2(float a, float b) {
+  __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
+  return *(uint32_t*)&v;
+}
+
+__device__ __forceinline__ void publish(Word* to, uint32_t value, uint32_t epoch) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"((Word)epoch << 32 | value) : "memory");
+}
+
+__device__ __forceinline__ uint2 halves(Word w) { return make_uint2((uint32_t)w, (uint32_t)(w >> 32)); }
+
+__device__ __forceinline__ uint4 peek2(const Word* from) {  // two words; each is read whole
+  Word a, b;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(a), "=l"(b) : "l"(from) : "memory");
+  return make_uint4(halves(a).x, halves(a).y, halves(b).x, halves(b).y);
+}
+
+__device__ __forceinline__ uint2 peek(const Word* from) {
+  Word a;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(a) : "l"(from) : "memory");
+  return halves(a);
+}
+
+__device__ __forceinline__ uint32_t await(const Word* from, uint32_t epoch) {
+  uint2 v = peek(from);
+  for (int spin = 0; v.y != epoch; ++spin) {
+    if (spin > kSpinLimit) __trap();
+    v = peek(from);
+  }
+  return v.x;
+}
+
+// 2 * kPairs consecutive words, each of two bf16, as 4 * kPairs floats.
+template <int kPairs>
+__device__ __forceinline__ void await_floats(const Word* from, uint32_t epoch, float* out) {
+  uint4 v[kPairs];
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) v[i] = peek2(from + 2 * i);
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    for (int spin = 0; v[i].y != epoch || v[i].w != epoch; ++spin) {
+      if (spin > kSpinLimit) __trap();
+      v[i] = peek2(from + 2 * i);
+    }
+    out[4 * i] = low(v[i].x), out[4 * i + 1] = high(v[i].x), out[4 * i + 2] = low(v[i].z), out[4 * i + 3] = high(v[i].z);
+  }
+}
+
+// ---- producer ------------------------------------------------------------------------------------------------------------
+
+struct KeyRange {
+  int from, to;  // old keys of this block; the new one is not among them
+  bool active, newest;
+  int count;  // splits
+};
+
+__device__ __forceinline__ KeyRange key_range(int block, int position) {
+  const Split cut = split(position + 1);
+  const int part = block % kSplits;
+  KeyRange r;
+  r.count = cut.count;
+  r.active = block < kKvHeads * kSplits && part < cut.count;
+  r.newest = part == cut.count - 1;
+  r.from = part * cut.size;
+  r.to = r.active ? min(position, r.from + cut.size) : r.from;
+  return r;
+}
+
+__device__ __forceinline__ void produce_cache(const Ring& ring, Cursor& at, const Layer& l, size_t base, KeyRange keys) {
+  uint64_t policy = stream_policy();
+  for (int from = keys.from; from < keys.to; from += kStageKeys) {
+    const uint32_t size = min(kStageKeys, keys.to - from) * kHeadDim * sizeof(bf16);
+    const uint32_t stage = ring.data + at.slot * kStageBytes, full = ring.full + 8 * at.slot;
+    barrier_wait(ring.empty + 8 * at.slot, at.parity ^ 1);
+    barrier_expect(full, 2 * size);
+    bulk_copy(stage, l.keys + base + (size_t)from * kHeadDim, size, full, policy);
+    bulk_copy(stage + kStageBytes / 2, l.values + base + (size_t)from * kHeadDim, size, full, policy);
+    at.advance(kDepth);
+  }
+}
+
+__device__ __forceinline__ void produce_rows(const Ring& ring, Cursor& at, const bf16* matrix, int columns, int first, int rows) {
+  ring.produce(at, matrix + (size_t)first * columns, (size_t)rows * columns * sizeof(bf16), stream_policy());
+}
+
+__device__ void produce(const Work& w, const Ring& ring, const Share& own) {
+  Cursor at;
+  const int kv = blockIdx.x / kSplits;
+  const size_t base = ((size_t)*w.slot * kKvHeads + kv) * w.model.length * kHeadDim;
+  int position = *w.position;
+  for (int step = 0; step < w.steps; ++step, ++position) {
+    // Keys that other blocks stored for earlier tokens were stored through the generic proxy.
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    const KeyRange keys = key_range(blockIdx.x, position);
+    for (int i = 0; i < w.layer_count; ++i) {
+      const Layer& l = w.layers[i];
+      produce_rows(ring, at, l.qkv, kHidden, own.qkv, own.qkv_rows);
+      produce_cache(ring, at, l, base, keys);
+      produce_rows(ring, at, l.o, kHidden, own.x, own.x_rows);
+      produce_rows(ring, at, l.gate_up, kHidden, own.inner, own.inner_rows);
+      produce_rows(ring, at, l.down, kInner, own.x, own.x_rows);
+    }
+    produce_rows(ring, at, w.model.head, kHidden, own.head, own.head_rows);
+  }
+}
+
+// ---- consumers -----------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void scale8(float (&x)[8], uint4 by) {
+  float g[8];
+  unpack8(by, g);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] *= g[i];
+}
+
+struct Consumer {
+  const Work& w;
+  const Ring& ring;
+  const Share own;
+  Shared& shared;
+  Scratch& s;
+  Cursor at;
+  int t, lane, warp, column;
+  int position, slot;
+  uint32_t epoch;
+
+  // Normalise `x` and multiply the rows that come next; done(row, lane, sum).
+  template <class Done>
+  __device__ __forceinline__ void normed(float (&x)[8], uint4 gamma, int rows, Done done) {
+    share_squares(x, shared.partials);
+    scale8(x, gamma);
+    const float eps = w.model.eps;
+    multiply<kHidden>(ring, at, rows, x, shared.partials,
+                      [&](int row, int lane, float sum) { done(row, lane, sum * inverse_rms(shared.partials, eps)); });
+  }
+
+  __device__ __forceinline__ uint4 gain(const bf16* norm) const { return __ldg((const uint4*)(norm + column)); }
+
+  __device__ __forceinline__ void qkv(const Layer& l, float (&x)[8], uint4 gamma) {
+    const int my_dim = ((own.qkv + 16 * warp + (lane & 15)) % kHeadDim) / 2;
+    const float2 turn = warp < 2 ? __ldg(&w.model.rope[(size_t)position * 32 + my_dim]) : make_float2(1.f, 0.f);
+    normed(x, gamma, own.qkv_rows, [&](int row, int lane, float mine) {
+      const float other = __shfl_xor_sync(~0u, mine, 1);
+      row += own.qkv;
+      const bool upper = row & 1;
+      const int head = row / kHeadDim, d = (row % kHeadDim) / 2;
+      float out = upper ? fmaf(mine, turn.x, other * turn.y) : fmaf(mine, turn.x, -other * turn.y);
+      if (head < kHeads) out *= kQueryScale;
+      if (head >= kHeads + kKvHeads) out = mine;
+      const float partner = __shfl_xor_sync(~0u, out, 1);
+      if (lane >= 16 || row >= own.qkv + own.qkv_rows) return;
+      if (!upper) publish(&s.pairs[row / 2], pack2(out, partner), epoch);
+      if (head < kHeads) return;
+      const int kv = (head - kHeads) % kKvHeads;
+      bf16* cache = head < kHeads + kKvHeads ? l.keys : l.values;
+      cache[(((size_t)slot * kKvHeads + kv) * w.model.length + position) * kHeadDim + d + (upper ? 32 : 0)] = __float2bfloat16(out);
+      // Read by bulk copies for the next token, long after: ordered by this fence and the exchanges between.
+      __threadfence();
+      asm volatile("fence.proxy.async.global;" ::: "memory");
+    });
+  }
+
+  __device__ __forceinline__ void attend(const KeyRange& keys) {
+    const int kv = blockIdx.x / kSplits, part = blockIdx.x % kSplits;
+    if (t < kGroup * 32 + 64) {  // 32 words each: four query heads, the new key, the new value
+      const int which = t >> 5;
+      const int head = which < kGroup ? kv * kGroup + which : kHeads + (which - kGroup) * kKvHeads + kv;
+      const uint32_t pair = await(&s.pairs[head * 32 + lane], epoch);
+      if (which < kGroup) {
+        shared.q[which][lane] = low(pair), shared.q[which][lane + 32] = high(pair);
+      } else {
+        bf16* row = which == kGroup ? shared.key : shared.value;
+        const __nv_bfloat162 both = *(const __nv_bfloat162*)&pair;
+        row[lane] = both.x, row[lane + 32] = both.y;
+      }
+    }
+    consumer_sync();
+    Attention a;
+    a.init();
+    const int dims = (lane & 7) * 8;
+#pragma unroll
+    for (int h = 0; h < kGroup; ++h)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) a.q[h][i] = shared.q[h][dims + i];
+    if (keys.newest && warp == 0) {
+      const uint4 key[1] = {*(const uint4*)(shared.key + dims)}, value[1] = {*(const uint4*)(shared.value + dims)};
+      const bool seen[1] = {lane < 8};
+      a.add(key, value, seen);
+    }
+    const int mine = warp * 4 + (lane >> 3);
+    for (int from = keys.from; from < keys.to; from += kStageKeys) {
+      barrier_wait(ring.full + 8 * at.slot, at.parity);
+      const uint32_t place = ring.data + at.slot * kStageBytes + mine * kHeadDim * sizeof(bf16) + dims * sizeof(bf16);
+      const uint4 key[1] = {shared_load(place)}, value[1] = {shared_load(place + kStageBytes / 2)};
+      const bool seen[1] = {from + mine < keys.to};
+      a.add(key, value, seen);
+      __syncwarp();
+      if (lane == 0) barrier_arrive(ring.empty + 8 * at.slot);
+      at.advance(kDepth);
+    }
+    shared.joint.put(a, warp, lane);
+    consumer_sync();
+    if (t < kGroup * kHeadDim) {
+      const int h = t >> 6, d = t & 63, head = kv * kGroup + h, index = head * kHeadDim + d;
+      float log, value = shared.joint.get(h, d, log);
+      if (keys.count <= kJoinByReader) {
+        const float next = __shfl_xor_sync(~0u, value, 1);
+        if (!(d & 1)) publish(&s.part[part][index / 2], pack2(value, next), epoch);
+        if (d == 0) publish(&s.part_log[part][head], __float_as_uint(log), epoch);
+      } else {
+        publish(&s.wide[part][index], __float_as_uint(value), epoch);
+        if (d == 0) publish(&s.wide_log[part][head], __float_as_uint(log), epoch);
+      }
+    }
+  }
+
+  // Long contexts: each of the 16 blocks of a key/value head joins 16 of its 256 output columns.
+  __device__ __forceinline__ void join_wide(int count) {
+    const int kv = blockIdx.x / kSplits, slice = blockIdx.x % kSplits;
+    const int head = kv * kGroup + slice / 4, first = head * kHeadDim + slice % 4 * 16;
+    const int part = t / 16;
+    if (part < count) {
+      shared.split[part][t % 16] = __uint_as_float(await(&s.wide[part][first + t % 16], epoch));
+      if (t % 16 == 0) shared.split_log[part] = __uint_as_float(await(&s.wide_log[part][head], epoch));
+    }
+    consumer_sync();
+    if (warp != 0) return;
+    float top = -1e30f, total = 0.f, value = 0.f;
+    for (int i = 0; i < count; ++i) top = fmaxf(top, shared.split_log[i]);
+    for (int i = 0; i < count; ++i) {
+      const float scale = exp2f(shared.split_log[i] - top);
+      total += scale;
+      value = fmaf(scale, shared.split[i][lane % 16], value);
+    }
+    value /= total;
+    const float next = __shfl_xor_sync(~0u, value, 1);
+    if (lane < 16 && !(lane & 1)) publish(&s.mixed[(first + lane) / 2], pack2(value, next), epoch);
+  }
+
+  __device__ __forceinline__ void await_mixed(int count, float (&x)[8]) {
+    if (count > kJoinByReader) return await_floats<2>(s.mixed + column / 2, epoch, x);
+    const int head = column / kHeadDim;
+    await_floats<2>(s.part[0] + column / 2, epoch, x);
+    if (count == 1) return;
+    float log[kJoinByReader], top = -1e30f, total = 0.f;
+#pragma unroll
+    for (int i = 0; i < kJoinByReader; ++i)
+      log[i] = i < count ? __uint_as_float(await(&s.part_log[i][head], epoch)) : -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kJoinByReader; ++i) top = fmaxf(top, log[i]);
+#pragma unroll
+    for (int i = 0; i < kJoinByReader; ++i) total += log[i] = exp2f(log[i] - top);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) x[j] *= log[0] / total;
+#pragma unroll
+    for (int i = 1; i < kJoinByReader; ++i) {
+      if (i >= count) break;
+      float y[8];
+      await_floats<2>(s.part[i] + column / 2, epoch, y);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) x[j] = fmaf(log[i] / total, y[j], x[j]);
+    }
+  }
+
+  // Add to the fp32 residual of this block's rows and publish it. Rows come in pairs.
+  __device__ __forceinline__ void residual(Word* table, int row, int lane, int group_rows, float sum) {
+    const bool mine = lane < group_rows && row < own.x_rows;
+    float x = mine ? shared.residual[row] + sum : 0.f;
+    const float next = __shfl_xor_sync(~0u, x, 1);
+    if (!mine) return;
+    shared.residual[row] = x;
+    if (!(row & 1)) publish(&table[(own.x + row) / 2], pack2(x, next), epoch);
+  }
+
+  __device__ __forceinline__ void output(int count) {
+    float x[8];
+    await_mixed(count, x);
+    multiply<kHidden>(ring, at, own.x_rows, x, shared.partials,
+                      [&](int row, int lane, float sum) { residual(s.middle, row, lane, 16, sum); });
+  }
+
+  __device__ __forceinline__ void gate_up(const Layer& l) {
+    const uint4 gamma = gain(l.norm_post);
+    float x[8];
+    await_floats<2>(s.middle + column / 2, epoch, x);
+    normed(x, gamma, own.inner_rows, [&](int row, int lane, float mine) {
+      const float up = __shfl_xor_sync(~0u, mine, 1);
+      const float product = mine / (1.f + __expf(-mine)) * up;  // of (gate j, up j), in even lanes
+      const float next = __shfl_xor_sync(~0u, product, 2);
+      if (lane < 16 && row < own.inner_rows && !(row & 3)) publish(&s.inner[(own.inner + row) / 4], pack2(product, next), epoch);
+    });
+  }
+
+  __device__ __forceinline__ void down() {
+    float x[16];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) await_floats<2>(s.inner + Shape<kInner>::column(t, c) / 2, epoch, x + 8 * c);
+    multiply<kInner>(ring, at, own.x_rows, x, shared.partials,
+                     [&](int row, int lane, float sum) { residual(s.hidden, row, lane, 8, sum); });
+  }
+
+  __device__ __forceinline__ void head(float (&x)[8], int step) {
+    float* logits = w.logits + (size_t)step * kVocab + own.head;
+    Best best{-INFINITY, 0x7fffffff};
+    normed(x, gain(w.model.norm), own.head_rows, [&](int row, int lane, float logit) {
+      if (lane >= 16 || row >= own.head_rows) return;
+      logits[row] = logit;
+      best.take(logit, own.head + row);
+    });
+    best.over_warp();
+    if (lane == 0) shared.best[warp] = best.value, shared.best_index[warp] = best.index;
+    consumer_sync();
+    if (t != 0) return;
+    for (int i = 1; i < kWarps; ++i) best.take(shared.best[i], shared.best_index[i]);
+    publish(&s.best[blockIdx.x][0], __float_as_uint(best.value), epoch);
+    publish(&s.best[blockIdx.x][1], best.index, epoch);
+  }
+
+  // The best of all blocks' best of the token before; every warp finds it for itself.
+  __device__ __forceinline__ int chosen(uint32_t of) const {
+    Best best{-INFINITY, 0x7fffffff};
+    for (int i = lane; i < gridDim.x; i += 32) {
+      const float value = __uint_as_float(await(&s.best[i][0], of));
+      best.take(value, (int)await(&s.best[i][1], of));
+    }
+    best.over_warp();
+    return best.index;
+  }
+
+  __device__ void run() {
+    position = *w.position, slot = *w.slot, epoch = w.epoch;
+    int token = *w.last;
+    for (int step = 0; step < w.steps; ++step, ++position) {
+      if (step > 0) {
+        token = chosen(epoch - 1);
+        if (blockIdx.x == 0 && t == 0) w.tokens[step - 1] = token;
+      }
+      const bf16* embedding = w.model.embed + (size_t)token * kHidden;
+      float x[8];
+      unpack8(__ldg((const uint4*)(embedding + column)), x);
+      if (t < own.x_rows) shared.residual[t] = __bfloat162float(embedding[own.x + t]);
+      const KeyRange keys = key_range(blockIdx.x, position);
+      for (int i = 0; i < w.layer_count; ++i, ++epoch) {
+        const Layer& l = w.layers[i];
+        const uint4 gamma = gain(l.norm_in);
+        if (i > 0) await_floats<2>(s.hidden + column / 2, epoch - 1, x);
+        qkv(l, x, gamma);
+        if (keys.active) attend(keys);
+        if (keys.count > kJoinByReader && blockIdx.x < kKvHeads * kSplits) join_wide(keys.count);
+        output(keys.count);
+        gate_up(l);
+        down();
+      }
+      --epoch;  // of the last layer: the head and its exchange belong to it
+      await_floats<2>(s.hidden + column / 2, epoch, x);
+      __threadfence();  // all earlier cache stores are visible before this block's producer reads them for the next token
+      head(x, step);
+      ++epoch;
+    }
+    if (blockIdx.x == 0 && warp == 0) {
+      token = chosen(epoch - 1);
+      if (lane == 0) w.tokens[w.steps - 1] = token;
+    }
+  }
+};
+
+__global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Work w) {
+  Shared& shared = *(Shared*)(shared_memory + kDepth * kStageBytes);
+  Ring ring;
+  ring.init(shared_memory, shared.barriers, kDepth);
+  if (threadIdx.x == 0) ring.init_barriers();
+  __syncthreads();
+  const Share own = w.shares[blockIdx.x];
+  if (threadIdx.x >= kConsumers) {
+    if (threadIdx.x == kConsumers) produce(w, ring, own);
+    return;
+  }
+  const int t = threadIdx.x;
+  Consumer{w, ring, own, shared, *(Scratch*)w.model.scratch, Cursor(), t, t & 31, t >> 5, Shape<kHidden>::column(t, 0), 0, 0, 0}.run();
+}
+
+}  // namespace llama
+
+// ---- host ----------------------------------------------------------------------------------------------------------------
+
+using namespace llama;
+
+#define CHECK(call)                                                                                     \
+  do {                                                                                                  \
+    cudaError_t error = (call);                                                                         \
+    if (error != cudaSuccess) {                                                                         \
+      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error)); \
+      return (int)error;                                                                                \
+    }                                                                                                   \
+  } while (0)
+
+struct Engine {
+  Work work;
+  int blocks;
+  uint32_t epoch;
+};
+
+extern "C" {
+
+size_t engine_scratch_bytes() { return sizeof(Scratch); }
+
+// `shares`: a table in device memory, one entry a block. 0, or a CUDA error code.
+int engine_create(const Model* model, const Layer* layers, int layer_count, const int* shares, int blocks, Engine** out) {
+  Engine* e = new Engine{};
+  e->work.model = *model, e->work.layer_count = layer_count, e->work.shares = (const Share*)shares;
+  e->blocks = blocks, e->epoch = 1;
+  for (int i = 0; i < layer_count; ++i) e->work.layers[i] = layers[i];
+  CHECK(cudaFuncSetAttribute(decode, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+  *out = e;
+  return 0;
+}
+
+// `steps` greedy steps in stream order; reads and writes device memory only.
+int engine_decode(Engine* e, const int* last, const int* slot, const int* position, int steps, int* tokens, float* logits,
+                  cudaStream_t stream) {
+  Work work = e->work;
+  work.last = last, work.slot = slot, work.position = position, work.steps = steps, work.tokens = tokens;
+  work.logits = logits, work.epoch = e->epoch;
+  e->epoch += steps * work.layer_count;
+  if (e->epoch > 1u << 30) {  // start over; no word of the past may match
+    CHECK(cudaMemsetAsync(work.model.scratch, 0, sizeof(Scratch), stream));
+    work.epoch = 1, e->epoch = 1 + steps * work.layer_count;
+  }
+  void* arguments[] = {&work};
+  CHECK(cudaLaunchCooperativeKernel((const void*)decode, dim3(e->blocks), dim3(kThreads), arguments, kSharedBytes, stream));
+  return 0;
+}
+
+int engine_destroy(Engine* e) {
+  delete e;
+  return 0;
+}
+
+}  // extern "C"
