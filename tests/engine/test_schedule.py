@@ -25,11 +25,12 @@ def play(scripts: list[Script], limits: Limits, answer: int = 0) -> tuple[list[P
             request = owner[segment.slot]
             assert segment.start == len(stored[request])
             stored[request] += plan.tokens[at : at + segment.length]
+            stored[request] += [answer + len(plans) + 1] * (plan.steps - 1)
             at += segment.length
         assert at == len(plan.tokens) <= limits.tokens
         assert list(plan.rows) == sorted(set(plan.rows))
         plans.append(plan)
-        scheduler.accept(plan, [answer + len(plans)] * len(plan.rows))
+        scheduler.accept(plan, [answer + len(plans)] * len(plan.owners))
         scheduler.admit()
     return plans, stored
 
@@ -63,17 +64,27 @@ def test_decoding_goes_before_prefill_and_slots_are_reused() -> None:
     lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 8)), min_size=1, max_size=7),
     slots=st.integers(1, 4),
     tokens=st.integers(4, 24),
+    steps=st.integers(1, 5),
 )
 def test_every_token_is_stored_once_and_every_output_delivered(
-    lengths: list[tuple[int, int]], slots: int, tokens: int
+    lengths: list[tuple[int, int]], slots: int, tokens: int, steps: int
 ) -> None:
     draw = random.Random(0)
     scripts = [Script(prompt=tuple(draw.randrange(99) for _ in range(p)), outputs=o) for p, o in lengths]
-    plans, stored = play(scripts, Limits(slots=slots, length=64, tokens=tokens))
+    plans, stored = play(scripts, Limits(slots=slots, length=64, tokens=tokens, steps=steps))
     for request, script in enumerate(scripts):
         assert stored[request][: len(script.prompt)] == list(script.prompt)
         assert len(stored[request]) == len(script.prompt) + script.outputs - 1
         assert sum(plan.owners.count(request) for plan in plans) == script.outputs
+
+
+def test_free_decoding_is_planned_in_runs_that_end_with_the_shortest_request() -> None:
+    scripts = [Script(prompt=(1,), outputs=9), Script(prompt=(2,), outputs=3)]
+    plans, _ = play(scripts, Limits(slots=2, length=16, tokens=4, steps=4))
+    assert [plan.steps for plan in plans] == [1, 2, 4, 2]
+    assert plans[1].owners == (0, 1, 0, 1)
+    fed = [Script(prompt=(1,), outputs=5, feed=(1, 2, 3, 4))]
+    assert {plan.steps for plan in play(fed, Limits(slots=1, length=16, tokens=4, steps=4))[0]} == {1}
 
 
 def test_what_cannot_fit_is_refused() -> None:

@@ -81,10 +81,10 @@ def changed(*pairs: tuple[str, str], more: str = "") -> Candidate:
 
 
 def ruled(
-    engine: CpuEngine, candidate: Candidate, tier: Tier, numerics: Numerics = "reassociated"
+    engine: CpuEngine, candidate: Candidate, tier: Tier, numerics: Numerics = "reassociated", steps: int = 1
 ) -> tuple[Verdict, Measurement | Failed]:
     contract, judge = Contract(numerics=numerics, fast_pairs=2, min_pairs=2, max_pairs=2), StandardJudge()
-    measurer = Measurer(engine, STOCK, contract, encode=letters, draw=random.Random(0))
+    measurer = Measurer(engine, STOCK, contract, encode=letters, draw=random.Random(0), steps=steps)
     facts, outputs = measurer.measure(candidate, STOCK, WORKLOAD, tier, judge.stopping(contract, tier))
     measurer.close()
     return judge.rule(facts, outputs, contract), facts
@@ -98,6 +98,12 @@ def test_the_same_work_passes_every_check(engine: CpuEngine, tier: Tier, numeric
     assert isinstance(facts, Measurement)
     assert facts.candidate.memory.weights == facts.incumbent.memory.weights > 0
     assert all(sample.seconds > 0 and len(sample.ttft_s) > 0 for sample in facts.samples)
+
+
+def test_several_steps_in_one_call_are_judged_like_single_ones(engine: CpuEngine) -> None:
+    verdict, facts = ruled(engine, changed(more="\n# in runs\n"), "slow", "bit-exact", steps=4)
+    assert verdict.reason in ("undecided", "no-gain", "slower", "faster"), verdict.detail
+    assert isinstance(facts, Measurement)
 
 
 def test_another_summation_order_passes_reassociated_alone(engine: CpuEngine) -> None:

@@ -192,6 +192,14 @@ def test_every_candidate_pass_is_checked_in_part() -> None:
     assert passes == {f"launch {launch}, text {text}" for launch in range(3) for text in range(2)}
 
 
+@pytest.mark.parametrize("numerics", ["reassociated", "bit-exact"])
+def test_runs_of_several_steps_give_the_rows_of_single_steps(numerics: Numerics) -> None:
+    _, one = run(Role(), nonce=lambda: "n", numerics=numerics)
+    _, many = run(Role(), nonce=lambda: "n", numerics=numerics, steps=4)
+    assert [output.candidate for output in one[1]] == [output.candidate for output in many[1]]
+    assert all(output.candidate == output.stock for output in many[1])
+
+
 def test_bit_exact_outputs_come_from_the_same_plans() -> None:
     _, (_, outputs) = run(Role(pace=QUICK), numerics="bit-exact")
     assert all(output.candidate == output.stock for output in outputs)

@@ -31,16 +31,17 @@ class Script:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One ragged call for a worker."""
+    """One call for a worker: a ragged `step`, or with `steps` > 1 a `run` of that many greedy steps."""
 
     tokens: tuple[int, ...]
     segments: tuple[Segment, ...]
     rows: tuple[int, ...]
     """Indices into `tokens` whose logits are wanted."""
     owners: tuple[int, ...]
-    """Per row: the request that it belongs to."""
+    """Per row that comes back, `steps` times as many as `rows`, step by step: the request that it belongs to."""
     decode_only: bool
     """Every segment carries one produced (or fed) token."""
+    steps: int = 1
 
 
 @dataclass(kw_only=True)
@@ -111,6 +112,8 @@ class Scheduler:
         """The next call, or None when nothing is in flight."""
         if not self.running:
             return None
+        if (steps := self._steps_alone()) > 1:
+            return _plan([(sequence, 1) for sequence in self.running], steps)
         budget = self.limits.tokens
         shares: list[tuple[InFlight, int]] = []
         for sequence in sorted(self.running, key=lambda s: not s.decoding):
@@ -121,16 +124,22 @@ class Scheduler:
         return _plan(shares)
 
     def accept(self, plan: Plan, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Store what a call produced; returns the requests that it finished, whose slots are free again."""
-        if len(tokens) != len(plan.rows):
-            raise BadInput(f"a plan of {len(plan.rows)} rows was answered with {len(tokens)} tokens")
+        """Store what a call produced, in the order of `plan.owners`; returns the requests that it finished."""
+        if len(tokens) != len(plan.owners):
+            raise BadInput(f"a plan of {len(plan.owners)} rows was answered with {len(tokens)} tokens")
         by_slot = {sequence.slot: sequence for sequence in self.running}
         for segment in plan.segments:
-            by_slot[segment.slot].stored += segment.length
+            by_slot[segment.slot].stored += segment.length * plan.steps
         by_request = {sequence.request: sequence for sequence in self.running}
         for request, token in zip(plan.owners, tokens, strict=True):
             by_request[request].produced.append(token)
         return self._retire()
+
+    def _steps_alone(self) -> int:
+        """Greedy steps that need no host: all decode freely, and none ends before the last of them."""
+        if not all(sequence.decoding and not sequence.script.feed for sequence in self.running):
+            return 1
+        return min(self.limits.steps, *(s.script.outputs - len(s.produced) for s in self.running))
 
     def _retire(self) -> tuple[int, ...]:
         done = [sequence for sequence in self.running if sequence.finished]
@@ -139,7 +148,7 @@ class Scheduler:
         return tuple(sequence.request for sequence in done)
 
 
-def _plan(shares: Sequence[tuple[InFlight, int]]) -> Plan:
+def _plan(shares: Sequence[tuple[InFlight, int]], steps: int = 1) -> Plan:
     tokens: list[int] = []
     segments: list[Segment] = []
     rows: list[int] = []
@@ -154,6 +163,7 @@ def _plan(shares: Sequence[tuple[InFlight, int]]) -> Plan:
         tokens=tuple(tokens),
         segments=tuple(segments),
         rows=tuple(rows),
-        owners=tuple(owners),
+        owners=tuple(owners) * steps,
         decode_only=all(sequence.decoding for sequence, _ in shares),
+        steps=steps,
     )

@@ -30,7 +30,8 @@ CALL_TOKENS = 256
 OUTBOX_BYTES = 64 << 20
 KEEP_BYTES = 80 << 20
 """Rows that a session holds for the judge, all three forwards together."""
-WARM_OUTPUTS = 2
+WARM_STEPS = 1
+"""Decode steps of a warm-up, after its prefill."""
 CHECKED = 3
 """One in so many requests of a pass is checked against the stock, drawn secretly; every token against its own row."""
 ORACLE = 3
@@ -86,7 +87,7 @@ class LmTrial:
 
     def __init__(
         self, engine: Engine, references: References, contract: Contract, workload: Workload, tier: Tier, nonce: str,
-        *, encode: Encode, clock: Clock, draw: random.Random,
+        *, encode: Encode, clock: Clock, steps: int, draw: random.Random,
     ) -> None:  # fmt: skip
         assert engine.spec is not None, "a language model has a spec"
         self.engine, self.references, self.contract, self.workload = engine, references, contract, workload
@@ -94,7 +95,7 @@ class LmTrial:
         self.tier: Tier = tier
         self.depth = engine.subject.depth_of(tier)
         row_bytes = 4 * engine.spec.vocab
-        self.limits = limits_for(workload, row_bytes)
+        self.limits = limits_for(workload, row_bytes, steps)
         self.rows_per_pass = max(4, min(24, KEEP_BYTES // (3 * row_bytes) // (2 * contract.pairs_at(tier))))
         self.kept: list[Kept] = []
 
@@ -104,7 +105,8 @@ class LmTrial:
 
     def warm(self, worker: Worker, launch: int) -> None:
         """The shapes of a pass, with a few steps of decoding only."""
-        scripts = [_clipped(script) for script in self._scripts(f"{launch}/warm")]
+        outputs = 1 + max(WARM_STEPS, self.limits.steps)
+        scripts = [replace(script, outputs=min(script.outputs, outputs)) for script in self._scripts(f"{launch}/warm")]
         replay(_lm(worker), scripts, self.limits, self.clock, ignore)
 
     def timed(self, worker: Worker, arm: ArmName, launch: int, text: int) -> Timed:
@@ -206,15 +208,11 @@ def farthest(output: Output) -> float:
     return float(distance) if np.isfinite(distance) else float("inf")
 
 
-def limits_for(workload: Workload, row_bytes: int) -> Limits:
+def limits_for(workload: Workload, row_bytes: int, steps: int) -> Limits:
     """What a worker is asked for to replay `workload`: one outbox for a whole pass if memory allows."""
     slots = min(workload.concurrency, len(workload.requests))
-    rows = max(slots, min(workload.output_tokens, OUTBOX_BYTES // row_bytes))
-    return Limits(slots=slots, length=workload.longest, tokens=max(CALL_TOKENS, slots), rows=rows)
-
-
-def _clipped(script: Script) -> Script:
-    return replace(script, outputs=min(script.outputs, WARM_OUTPUTS))
+    rows = max(slots * steps, min(workload.output_tokens, OUTBOX_BYTES // row_bytes))
+    return Limits(slots=slots, length=workload.longest, tokens=max(CALL_TOKENS, slots), rows=rows, steps=steps)
 
 
 def _lm(worker: Worker) -> LmWorker:

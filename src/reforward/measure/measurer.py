@@ -34,7 +34,11 @@ def utc_now() -> str:
 
 
 class Measurer:
-    """Runs sessions on one engine. Keeps the trusted reference workers between sessions; `close` ends them."""
+    """Runs sessions on one engine. Keeps the trusted reference workers between sessions; `close` ends them.
+
+    `steps` is how many greedy steps a free-running worker may take in one call: with 1 the entry point `step` is
+    measured, with more `run` wherever the plans allow it.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class Measurer:
         *,
         encode: Encode | None = None,
         clock: Clock = time.perf_counter_ns,
+        steps: int = 1,
         nonce: Callable[[], str] = lambda: secrets.token_hex(16),
         draw: random.Random | None = None,
         now: Callable[[], str] = utc_now,
@@ -51,6 +56,7 @@ class Measurer:
         self.engine, self.contract, self.encode, self.clock, self.nonce, self.now = (
             engine, contract, encode, clock, nonce, now,
         )  # fmt: skip
+        self.steps = steps
         self.draw = draw or secrets.SystemRandom()
         self.references = References(engine, stock)
 
@@ -95,7 +101,7 @@ class Measurer:
         played = shorten(workload) if tier == "fast" else workload
         return LmTrial(
             self.engine, self.references, self.contract, played, tier, nonce,
-            encode=self.encode, clock=self.clock, draw=self.draw,
+            encode=self.encode, clock=self.clock, steps=self.steps, draw=self.draw,
         )  # fmt: skip
 
 

@@ -55,12 +55,12 @@ def replay(worker: LmWorker, scripts: Sequence[Script], limits: Limits, clock: C
     begun = clock()
     _admit(scheduler, since, timing, begun, begun)
     while (plan := scheduler.plan()) is not None:
-        if len(rows) + len(plan.rows) > limits.rows:
+        if len(rows) + len(plan.owners) > limits.rows:
             timing.busy_ns += clock() - begun
             _flush(worker, rows, harvest)
             begun = clock()
         sent = clock()
-        tokens = worker.step(plan.tokens, plan.segments, plan.rows, len(rows))
+        tokens = _send(worker, plan, len(rows))
         now = clock()
         _note(timing, plan, tokens, rows, now - sent)
         for request in plan.owners:
@@ -72,6 +72,15 @@ def replay(worker: LmWorker, scripts: Sequence[Script], limits: Limits, clock: C
     return timing
 
 
+def _send(worker: LmWorker, plan: Plan, first: int) -> list[int]:
+    """One call, answered with a token for each of `plan.owners`."""
+    if plan.steps == 1:
+        return worker.step(plan.tokens, plan.segments, plan.rows, first)
+    slots, positions = [s.slot for s in plan.segments], [s.start for s in plan.segments]
+    made = worker.run(plan.tokens, slots, positions, plan.steps, first)
+    return [token for step in made for token in step]
+
+
 def _admit(scheduler: Scheduler, since: dict[int, int], timing: Timing, begun: int, now: int) -> None:
     for request in scheduler.admit():
         since[request] = timing.busy_ns + now - begun
@@ -80,7 +89,7 @@ def _admit(scheduler: Scheduler, since: dict[int, int], timing: Timing, begun: i
 def _note(timing: Timing, plan: Plan, tokens: Sequence[int], rows: list[Row], spent_ns: int) -> None:
     if plan.decode_only:
         timing.decode_ns += spent_ns
-        timing.decode_tokens += len(plan.rows)
+        timing.decode_tokens += len(plan.owners)
     for request, token in zip(plan.owners, tokens, strict=True):
         made = timing.produced[request]
         rows.append(Row(request=request, output=len(made), token=token, place=len(rows)))
