@@ -31,12 +31,12 @@ sys.path[:0] = [str(RECIPE), str(ROOT / "src")]
 from build import build as build_recipe  # noqa: E402
 from pack import pack  # noqa: E402
 from plain import Plain  # noqa: E402
+from schedule import schedule  # noqa: E402
+from schedule import table as table_of  # noqa: E402
 
 from engine import Engine  # noqa: E402
 from reforward.models.llama import rms_norm, rope_angles  # noqa: E402
 from reforward.runtime.forward import Batch, Build, Limits, ModelSpec, RopeScaling, Segment  # noqa: E402
-from schedule import schedule  # noqa: E402
-from schedule import table as table_of  # noqa: E402
 
 SPEC = ModelSpec(
     family="llama",

@@ -14,6 +14,4 @@ class Forecaster(nn.Module):
 
     def forward(self, values: torch.Tensor, valid: torch.Tensor, coverage: torch.Tensor) -> torch.Tensor:
         hidden = self.core(values, valid, coverage)
-        return self.head.forward_horizon(
-            hidden, last_obs=values[:, 0, -1:], ctx=values[:, 0], ctx_mask=valid[:, 0]
-        )
+        return self.head.forward_horizon(hidden, last_obs=values[:, 0, -1:], ctx=values[:, 0], ctx_mask=valid[:, 0])

@@ -3,11 +3,10 @@
 import importlib.resources
 import json
 
+import forecaster
 import torch
 from fracast.inference import load_fracast
 from torch import nn
-
-import forecaster
 
 WEIGHTS = importlib.resources.files("fracast") / "weights"
 CONTEXT = 2048
