@@ -125,6 +125,14 @@ def test_clear_losers_stop_after_few_pairs(tier: Tier) -> None:
     assert np.mean([len(samples) / 4 for _, samples in found]) < 2.5
 
 
+def test_a_hopeless_candidate_is_given_up_after_one_pair() -> None:
+    rule = StandardStopping(CONTRACT, "fast", 0)
+    assert rule.observe(samples_of([[-0.5, -0.4]])) == "stop"
+    assert outlook(samples_of([[-0.5, -0.4]]), CONTRACT, "fast", 0).state == "slower"
+    assert rule.observe(samples_of([[-0.5, -0.1]])) == "continue"
+    assert rule.observe(samples_of([[0.5, 0.5]])) == "continue"
+
+
 @pytest.mark.parametrize("tier", ["fast", "slow"])
 def test_a_slower_candidate_is_never_called_faster(tier: Tier) -> None:
     draw = np.random.default_rng(5)

@@ -1,5 +1,6 @@
 """Verdicts in words: what a failure, a failed check, or a gain amounts to."""
 
+import math
 from collections.abc import Sequence
 
 from reforward.domain.contract import Contract
@@ -41,7 +42,9 @@ def of_findings(
 def of_gain(measurement: Measurement, contract: Contract, seen: Outlook, findings: Sequence[Finding]) -> Verdict:
     """All checks held: what the times say."""
     ruling, reason, why = _rank(seen, contract, measurement.tier)
-    detail = f"{percent(seen.interval)} after {seen.estimate.pairs} pairs of launches{why}"
+    count = seen.estimate.pairs
+    stated = percent(seen.interval) if seen.interval else f"{math.expm1(seen.estimate.mean):+.1%}, no interval"
+    detail = f"{stated} after {count} pair{'s' * (count != 1)} of launches{why}"
     return _verdict(measurement, contract, ruling, reason, detail, seen.interval, findings)
 
 
@@ -59,10 +62,8 @@ def _rank(seen: Outlook, contract: Contract, tier: Tier) -> tuple[Ruling, Reason
             return "unsure", "undecided", ": still on both sides of the gain that counts"
 
 
-def percent(interval: Interval | None) -> str:
-    """`+12.3 % [+10.0 %, +14.7 %]`."""
-    if interval is None:
-        return "no interval"
+def percent(interval: Interval) -> str:
+    """`+12.3% [+10.0%, +14.7%]`."""
     return f"{interval.mid:+.1%} [{interval.low:+.1%}, {interval.high:+.1%}]"
 
 

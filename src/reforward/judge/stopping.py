@@ -9,7 +9,10 @@ from reforward.domain.contract import Contract
 from reforward.domain.measurement import Sample
 from reforward.domain.subject import Tier
 from reforward.domain.verdict import Interval
-from reforward.judge.gain import FUTILITY, Estimate, estimate, level, needed
+from reforward.judge.gain import FUTILITY, Estimate, Pair, estimate, level, needed, pairs
+
+HOPELESS = math.log(1.25)
+"""A candidate whose every pass of the first pair is slower by more than this is given up without an interval."""
 
 State = Literal["faster", "no-gain", "slower", "open"]
 
@@ -35,18 +38,22 @@ def outlook(samples: Sequence[Sample], contract: Contract, tier: Tier, confirmat
     """Decide on what is there.
 
     faster: at a look, the lower bound clears the contract (fast tier: clears zero, and the middle clears what the
-    tier can see). no-gain, slower: at any time from two pairs on, the upper bound falls short of it, or of zero.
+    tier can see). no-gain, slower: at any time from two pairs on, the upper bound falls short of it, or of zero; a
+    hopeless candidate is slower after one.
     """
     now = estimate(samples)
     at_look = level(contract, tier, confirmations, now.pairs)
-    state = _state(now, at_look, contract, tier)
+    state = _state(now, at_look, contract, tier) if now.pairs > 1 else _first(pairs(samples))
     stated = at_look if at_look is not None and state in ("faster", "open") else FUTILITY
     return Outlook(state=state, estimate=now, level=stated, final=now.pairs >= contract.pairs_at(tier))
 
 
+def _first(found: Sequence[Pair]) -> State:
+    """What one pair can tell: only that it is hopeless."""
+    return "slower" if found and max(found[0].blocks) < -HOPELESS else "open"
+
+
 def _state(now: Estimate, at_look: float | None, contract: Contract, tier: Tier) -> State:
-    if now.pairs < 2:
-        return "open"
     goal = needed(contract, tier)
     if at_look is not None and _wins(now, at_look, goal, tier):
         return "faster"
