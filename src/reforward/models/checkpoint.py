@@ -188,7 +188,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, tuple[str, tuple[int, ..
 
 def _files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
-    listed = _json(index).get("weight_map") if index.is_file() else {}
+    listed: dict[str, str] | None = _json(index).get("weight_map") if index.is_file() else {}
     if listed is None:
         raise BadInput(f"{index.name} has no 'weight_map'; download the file again")
     names = sorted(set(listed.values()))

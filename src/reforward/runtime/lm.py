@@ -1,6 +1,6 @@
 """The host of causal language models: binds a `Forward` to weights and state, and runs ragged steps."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,8 @@ class LmHost:
         if oracle:
             dtype, weights = torch.float64, {name: tensor.double() for name, tensor in weights.items()}
         self.spec, self.limits = spec, limits
-        self.state = allocate(_asked(forward, spec, limits, dtype), limits.slots)
+        self.device = next(iter(weights.values())).device
+        self.state = allocate(_asked(forward, spec, limits, dtype), limits.slots, self.device)
         self.state_bytes = sum(tensor.nbytes for tensor in self.state.values())
         build = Build(
             spec=spec,
@@ -41,7 +42,7 @@ class LmHost:
             state=self.state,
             limits=limits,
             artifacts=artifacts,
-            device=torch.device("cpu"),
+            device=self.device,
             dtype=dtype,
         )
         with torch.inference_mode():
@@ -52,7 +53,7 @@ class LmHost:
         self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], logits: Tensor
     ) -> list[int]:
         """One call; `logits` is [M, vocab] fp32. Returns the lowest index of each row's maximum."""
-        self.forward.step(make_batch(tokens, segments, rows, self.limits), logits)
+        self.forward.step(make_batch(tokens, segments, rows, self.limits, self.device), logits)
         return greedy(logits)
 
     @torch.inference_mode()
@@ -66,9 +67,9 @@ class LmHost:
         assert steps <= self.limits.steps
         assert all(slot < self.limits.slots for slot in slots)
         assert all(position + steps <= self.limits.length for position in positions)
-        tokens = torch.zeros(steps, width, dtype=torch.int32)
-        counts = torch.zeros(width, dtype=torch.int32)
-        starts = [torch.tensor(values, dtype=torch.int32) for values in (last, slots, positions)]
+        tokens = torch.zeros(steps, width, dtype=torch.int32, device=self.device)
+        counts = torch.zeros(width, dtype=torch.int32, device=self.device)
+        starts = [torch.tensor(values, dtype=torch.int32, device=self.device) for values in (last, slots, positions)]
         self.forward.run(*starts, steps, tokens, logits.view(steps, width, vocab), counts)
         if counts.tolist() != [steps] * width:
             raise CandidateFailed("run", f"run() produced {counts.tolist()} tokens where {steps} each were asked for")
@@ -101,9 +102,9 @@ def layer_of(name: str) -> int:
     return int(parts[2]) if parts[:2] == ["model", "layers"] else -1
 
 
-def allocate(wanted: Sequence[StateTensor], slots: int) -> dict[str, Tensor]:
+def allocate(wanted: Sequence[StateTensor], slots: int, device: torch.device) -> dict[str, Tensor]:
     """Zeroed `[slots, *shape]` tensors by name."""
-    return {item.name: torch.zeros(slots, *item.shape, dtype=item.dtype) for item in wanted}
+    return {item.name: torch.zeros(slots, *item.shape, dtype=item.dtype, device=device) for item in wanted}
 
 
 def pack(forward: Any, spec: ModelSpec, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -112,31 +113,33 @@ def pack(forward: Any, spec: ModelSpec, weights: Mapping[str, Tensor]) -> dict[s
         return {}
     with torch.inference_mode():
         made = forward.pack(spec, weights)
-    shared = {tensor.untyped_storage().data_ptr() for tensor in weights.values()}
-    packed: dict[str, Tensor] = {}
-    for name, tensor in made.items():
-        if not isinstance(tensor, Tensor):
-            raise CandidateFailed("pack", f"pack() returned a {type(tensor).__name__} under {name!r}, not a tensor")
-        if tensor.untyped_storage().data_ptr() in shared:
-            raise CandidateFailed("pack", f"pack() returned a view of a weight under {name!r}; read it from weights")
-        packed[str(name)] = tensor.detach().contiguous()
-    return packed
+    if not isinstance(made, Mapping):
+        raise CandidateFailed("pack", f"pack() returned a {type(made).__name__}, not a mapping of tensors by name")
+    shared = {tensor.untyped_storage().data_ptr(): tensor.device for tensor in weights.values()}
+    return {str(name): _packed(str(name), tensor, shared) for name, tensor in made.items()}
 
 
-def make_batch(tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], limits: Limits) -> Batch:
+def _packed(name: str, tensor: Any, shared: Mapping[int, torch.device]) -> Tensor:
+    if not isinstance(tensor, Tensor):
+        raise CandidateFailed("pack", f"pack() returned a {type(tensor).__name__} under {name!r}, not a tensor")
+    if tensor.layout != torch.strided or tensor.device not in shared.values():
+        raise CandidateFailed(
+            "pack", f"{name!r} is {tensor.layout} on {tensor.device}, not plain and beside the weights"
+        )
+    if tensor.untyped_storage().data_ptr() in shared:
+        raise CandidateFailed("pack", f"pack() returned a view of a weight under {name!r}; read it from weights")
+    return tensor.detach().contiguous()
+
+
+def make_batch(
+    tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], limits: Limits, device: torch.device
+) -> Batch:
     """Tensors and host view of one ragged call, checked against the limits."""
     assert len(tokens) == sum(segment.length for segment in segments) <= limits.tokens
     assert all(s.slot < limits.slots and s.start + s.length <= limits.length for s in segments)
-    columns = [(s.slot, s.start, s.length) for s in segments]
-    slot, start, length = (torch.tensor(column, dtype=torch.int32) for column in zip(*columns, strict=True))
-    return Batch(
-        tokens=torch.tensor(list(tokens), dtype=torch.int32),
-        segments=tuple(segments),
-        slot=slot,
-        start=start,
-        length=length,
-        rows=torch.tensor(list(rows), dtype=torch.int32),
-    )
+    columns = ([s.slot for s in segments], [s.start for s in segments], [s.length for s in segments], tokens, rows)
+    slot, start, length, stored, wanted = (torch.tensor(list(c), dtype=torch.int32, device=device) for c in columns)
+    return Batch(tokens=stored, segments=tuple(segments), slot=slot, start=start, length=length, rows=wanted)
 
 
 def greedy(logits: Tensor) -> list[int]:
