@@ -53,6 +53,8 @@ class CpuEngine:
         self.deadlines, self.workspace_bytes = deadlines or Deadlines(), workspace_bytes
         self.builds = Builds(cache / "builds", machine, software)
         self.packs: dict[str, int] = {}
+        self.packless: set[str] = set()
+        """Keys of candidates that have a method called `pack` somewhere, but pack nothing."""
         self.server: Server | None = None
         launch = Launch(threads=threads, pages=self._server().pages, sandbox=self._server().opened.protections)
         self.target = Target(subject=subject.id, machine=machine, software=software, launch=launch)
@@ -130,6 +132,8 @@ class CpuEngine:
             return "", 0.0
         key = candidate.id.rsplit(":", 1)[-1]
         self._server()
+        if key in self.packless:
+            return "", 0.0
         if key in self.packs:
             return key, 0.0
         self._evict()
@@ -144,6 +148,10 @@ class CpuEngine:
         except CandidateFailed:
             self._server().ask(wire.Drop(key=key), wire.Done)
             raise
+        if not packed.tensors:
+            self._server().ask(wire.Drop(key=key), wire.Done)
+            self.packless.add(key)
+            return "", time.perf_counter() - begun
         self._seal(key, packed)
         self.packs[key] = sum(tensor.nbytes for tensor in packed.tensors)
         return key, time.perf_counter() - begun

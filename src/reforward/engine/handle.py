@@ -27,6 +27,8 @@ class Process:
 
     def __init__(self, sock: socket.socket, log: int, status: int, start_s: float) -> None:
         self.sock, self.log, self.status = sock, log, status
+        self.lost = False
+        """The keeper went away without saying how the worker ended: the engine's server is gone."""
         self.pid = self._read_pid(start_s)
         self.pidfd = os.pidfd_open(self.pid)
         self.closed = False
@@ -45,6 +47,7 @@ class Process:
                 return ""
             byte = os.read(self.status, 1)
             if not byte:
+                self.lost = True
                 return ""
             line += byte
         return line.decode().strip()
@@ -110,7 +113,7 @@ class Handle:
             wire.send(sock, message)
             reply = wire.receive(sock, wire.FROM_WORKER, until)
         except TimeoutError:
-            self._dead(stage, f"no answer within {seconds:.0f} s", ended=False)
+            self._dead(stage, f"no answer within {seconds:g} s", ended=False)
         except wire.Gone:
             self._dead(stage, "", ended=True)
         except wire.Nonsense as error:
@@ -125,8 +128,10 @@ class Handle:
 
     def _dead(self, stage: str, reason: str, *, ended: bool) -> NoReturn:
         how = self.process.end()
-        log = self.process.log_tail()
+        log, lost = self.process.log_tail(), self.process.lost
         self.close()
+        if lost:
+            raise EngineLost("the engine's server died with its workers; try again, it restarts")
         raise CandidateFailed(stage, how if ended else reason, log)
 
     def pause(self) -> None:

@@ -5,6 +5,7 @@
 torch is imported here once, and nothing large is computed: an OpenMP pool or a device context would not survive a fork.
 """
 
+import importlib
 import os
 import select
 import shutil
@@ -42,6 +43,7 @@ class Server:
             try:
                 message, descriptors = wire.receive_with_descriptors(self.control, wire.TO_SERVER, SPAWN_DESCRIPTORS)
             except wire.Gone:
+                self.vault.close()
                 return
             try:
                 reply = self._answer(message, descriptors)
@@ -72,7 +74,7 @@ class Server:
             shelf = load_module(self.vault, message.module, self.control)
         else:
             shelf = self.vault.load(message.tensors)
-        _import_torch()
+        _import_torch(compiler=bool(message.module))
         protections = probe(self.scratch, private=self.private)
         return wire.Opened(pages=self.vault.pages, nbytes=shelf.nbytes, protections=protections)
 
@@ -96,11 +98,18 @@ class Server:
                 return
 
 
-def _import_torch() -> None:
-    """Import, and let torch look at the processor; one element at a time starts no thread pool."""
+def _import_torch(*, compiler: bool) -> None:
+    """Import, and let torch look at the processor; one element at a time starts no thread pool.
+
+    `compiler`: also what many modules pull in at their own import, two seconds that each worker is then spared.
+    """
     import torch
 
+    if compiler:
+        importlib.import_module("torch._dynamo")
     (torch.ones(1) + 1).item()
+    threads = sum(1 for _ in Path("/proc/self/task").iterdir())
+    assert threads == 1, f"a fork of {threads} threads is not clean"
 
 
 def main() -> None:

@@ -142,11 +142,10 @@ def _fill(path: Path, sources: Sequence[Stored], placed: Sequence[Stored]) -> No
     handle = os.open(path, os.O_RDWR)
     try:
         os.ftruncate(handle, size)
-        with mmap.mmap(handle, size) as target:
-            view = memoryview(target)
+        with mmap.mmap(handle, size) as target, memoryview(target) as view:
             for source, goal in zip(sources, placed, strict=True):
-                _read_into(source, view[goal.offset : goal.offset + goal.nbytes])
-            view.release()
+                with view[goal.offset : goal.offset + goal.nbytes] as part:
+                    _read_into(source, part)
     finally:
         os.close(handle)
 
@@ -156,8 +155,8 @@ def _read_into(source: Stored, view: memoryview) -> None:
         file.seek(source.offset)
         at = 0
         while at < len(view):
-            got = file.readinto(view[at:])
+            with view[at:] as rest:
+                got = file.readinto(rest)
             if not got:
                 raise ValueError(f"{source.file} ended inside {source.name}")
             at += got
-    view.release()

@@ -14,6 +14,7 @@ from reforward.domain.measurement import Stage
 
 MAX_FRAME = 256 << 20
 HEADER = 4
+PIECE = 1 << 20
 Span = tuple[int, int, int]
 """slot, start, length of a segment."""
 
@@ -284,17 +285,16 @@ def decode(body: bytes | bytearray, decoder: "msgspec.msgpack.Decoder[T]") -> T:
 
 
 def _exactly(sock: socket.socket, count: int, until: float | None = None) -> bytearray:
-    """`count` bytes; the deadline holds for all of them, however slowly they trickle."""
-    buffer = bytearray(count)
-    view, at = memoryview(buffer), 0
-    while at < count:
+    """`count` bytes; the deadline holds for all of them, however slowly they trickle. Memory grows with what arrives."""
+    buffer = bytearray()
+    while len(buffer) < count:
         if until is not None:
             sock.settimeout(max(1e-6, until - time.monotonic()))
         try:
-            got = sock.recv_into(view[at:])
+            part = sock.recv(min(count - len(buffer), PIECE))
         except (ConnectionResetError, BrokenPipeError):
-            got = 0
-        if not got:
+            part = b""
+        if not part:
             raise Gone("closed")
-        at += got
+        buffer += part
     return buffer

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import resource
 import socket
 import sys
 import traceback
@@ -24,6 +25,7 @@ from reforward.runtime.lm import LmHost, pack, truncate
 
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 LOG_TAIL = 4000
+NO_MEMORY = ("can't allocate memory", "bad_alloc", "Cannot allocate memory")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,9 @@ class Worker:
     def _failed(self, error: BaseException) -> wire.Failed:
         lines = traceback.format_exception(error)
         reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
+            limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+            reason = f"over its memory limit of {limit / 2**30:.1f} GiB: {reason}"
         return wire.Failed(stage=self.stage, reason=reason[:1000], log="".join(lines)[-LOG_TAIL:])
 
     def _answer(self, message: wire.ToWorker) -> wire.FromWorker:
