@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import card
 from house import open_engine
-
 from reforward.app.settings import Settings
 from reforward.app.subjects import Loaded
 from reforward.app.workloads import workloads

@@ -11,6 +11,12 @@ constexpr int kSplits = 16;
 constexpr int kShortContext = 256;  // up to here: splits of 64 keys, joined by the reader
 constexpr int kJoinByReader = kShortContext / 64;
 
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 struct Split {
   int count, size;
 };
@@ -22,66 +28,68 @@ __host__ __device__ __forceinline__ Split split(int keys) {
   return {(keys + size - 1) / size, size};
 }
 
+constexpr int kWarpHeads = 2;  // query heads of one warp; two warps share the keys of a group of four
+
 struct Attention {
-  float q[kGroup][8], sum[kGroup][8], top[kGroup], weight[kGroup];
+  float q[kWarpHeads][8], sum[kWarpHeads][8], top[kWarpHeads], weight[kWarpHeads];
 
   __device__ __forceinline__ void init() {
 #pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
+    for (int h = 0; h < kWarpHeads; ++h) {
       top[h] = -1e30f, weight[h] = 0.f;
 #pragma unroll
       for (int i = 0; i < 8; ++i) sum[h][i] = 0.f;
     }
   }
 
-  // kUnroll keys of this lane; key i counts only if seen[i] (its value is then finite).
+  // kUnroll keys of this lane; key i counts only if seen[i].
   template <int kUnroll>
   __device__ __forceinline__ void add(const uint4 (&key)[kUnroll], const uint4 (&value)[kUnroll], const bool (&seen)[kUnroll]) {
-    float score[kUnroll][kGroup];
+    float score[kUnroll][kWarpHeads];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+    for (int u = 0; u < kUnroll; ++u)
 #pragma unroll
-      for (int h = 0; h < kGroup; ++h) {
-        float dot = dot8(key[u], q[h], 0.f);
+      for (int h = 0; h < kWarpHeads; ++h) score[u][h] = dot8(key[u], q[h], 0.f);
 #pragma unroll
-        for (int o = 1; o < 8; o <<= 1) dot += __shfl_xor_sync(~0u, dot, o);
-        score[u][h] = seen[u] ? dot : -INFINITY;
-      }
-    }
+    for (int o = 1; o < 8; o <<= 1)
 #pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
+      for (int u = 0; u < kUnroll; ++u)
+#pragma unroll
+        for (int h = 0; h < kWarpHeads; ++h) score[u][h] += __shfl_xor_sync(~0u, score[u][h], o);
+#pragma unroll
+    for (int h = 0; h < kWarpHeads; ++h) {
       float high = top[h];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) high = fmaxf(high, score[u][h]);
-      float shrink = exp2f(top[h] - high);
+      for (int u = 0; u < kUnroll; ++u) {
+        score[u][h] = seen[u] ? score[u][h] : -INFINITY;
+        high = fmaxf(high, score[u][h]);
+      }
+      const float shrink = exp2_fast(top[h] - high);
       top[h] = high, weight[h] *= shrink;
 #pragma unroll
       for (int i = 0; i < 8; ++i) sum[h][i] *= shrink;
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        float p = exp2f(score[u][h] - high);
-        weight[h] += p;
-        score[u][h] = p;
-      }
+      for (int u = 0; u < kUnroll; ++u) weight[h] += score[u][h] = exp2_fast(score[u][h] - high);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       float v[8];
-      unpack8(seen[u] ? value[u] : make_uint4(0, 0, 0, 0), v);
+      unpack8(seen[u] ? value[u] : make_uint4(0, 0, 0, 0), v);  // what lies past the end may be NaN
 #pragma unroll
-      for (int h = 0; h < kGroup; ++h)
+      for (int h = 0; h < kWarpHeads; ++h)
 #pragma unroll
         for (int i = 0; i < 8; ++i) sum[h][i] = fmaf(score[u][h], v[i], sum[h][i]);
     }
   }
 
-  // Join the four keys-in-flight of the warp; lane L is left with head L >> 3, dimensions (L & 7) * 8 .. + 8.
-  __device__ __forceinline__ void join(int lane, float (&out)[8], float& out_top, float& out_weight) {
+  // Join the four keys-in-flight of the warp; lane L is left with head L >> 4 of the warp's, and four dimensions:
+  // (L & 7) * 8 + (L & 8 ? 4 : 0) .. + 4.
+  __device__ __forceinline__ void join(int lane, float (&out)[4], float& out_top, float& out_weight) {
 #pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
+    for (int h = 0; h < kWarpHeads; ++h) {
       float high = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 8));
       high = fmaxf(high, __shfl_xor_sync(~0u, high, 16));
-      float shrink = exp2f(top[h] - high);
+      const float shrink = exp2_fast(top[h] - high);
       top[h] = high, weight[h] *= shrink;
       weight[h] += __shfl_xor_sync(~0u, weight[h], 8);
       weight[h] += __shfl_xor_sync(~0u, weight[h], 16);
@@ -89,42 +97,42 @@ struct Attention {
       for (int i = 0; i < 8; ++i) sum[h][i] *= shrink;
     }
     const bool upper = lane & 16, odd = lane & 8;
+    float one[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      float a = (upper ? sum[2][i] : sum[0][i]) + __shfl_xor_sync(~0u, upper ? sum[0][i] : sum[2][i], 16);
-      float b = (upper ? sum[3][i] : sum[1][i]) + __shfl_xor_sync(~0u, upper ? sum[1][i] : sum[3][i], 16);
-      out[i] = (odd ? b : a) + __shfl_xor_sync(~0u, odd ? a : b, 8);
-    }
-    out_top = upper ? (odd ? top[3] : top[2]) : (odd ? top[1] : top[0]);
-    out_weight = upper ? (odd ? weight[3] : weight[2]) : (odd ? weight[1] : weight[0]);
+    for (int i = 0; i < 8; ++i)
+      one[i] = (upper ? sum[1][i] : sum[0][i]) + __shfl_xor_sync(~0u, upper ? sum[0][i] : sum[1][i], 16);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      out[i] = (odd ? one[i + 4] : one[i]) + __shfl_xor_sync(~0u, odd ? one[i] : one[i + 4], 8);
+    out_top = upper ? top[1] : top[0], out_weight = upper ? weight[1] : weight[0];
   }
 };
 
-// The warps of a block join through shared memory.
+// The warps of a block join through shared memory. Warp w holds heads (w & 1) * 2 .. + 2 and keys of group w >> 1.
 template <int kCount>
 struct Joint {
-  float sums[kCount][kGroup][kHeadDim], tops[kCount][kGroup], weights[kCount][kGroup];
+  float sums[kCount / 2][kGroup][kHeadDim], tops[kCount / 2][kGroup], weights[kCount / 2][kGroup];
 
   __device__ __forceinline__ void put(Attention& a, int warp, int lane) {
-    float out[8], top, weight;
+    float out[4], top, weight;
     a.join(lane, out, top, weight);
-    float4* to = (float4*)&sums[warp][lane >> 3][(lane & 7) * 8];
-    to[0] = make_float4(out[0], out[1], out[2], out[3]), to[1] = make_float4(out[4], out[5], out[6], out[7]);
-    if ((lane & 7) == 0) tops[warp][lane >> 3] = top, weights[warp][lane >> 3] = weight;
+    const int head = (warp & 1) * kWarpHeads + (lane >> 4);
+    *(float4*)&sums[warp >> 1][head][(lane & 7) * 8 + (lane & 8 ? 4 : 0)] = make_float4(out[0], out[1], out[2], out[3]);
+    if ((lane & 15) == 0) tops[warp >> 1][head] = top, weights[warp >> 1][head] = weight;
   }
   // Normalised output element (h, d), and log2 of the sum of exp2(score).
   __device__ __forceinline__ float get(int h, int d, float& log) const {
     float high = -1e30f, total = 0.f, value = 0.f;
 #pragma unroll
-    for (int w = 0; w < kCount; ++w) high = fmaxf(high, tops[w][h]);
+    for (int w = 0; w < kCount / 2; ++w) high = fmaxf(high, tops[w][h]);
 #pragma unroll
-    for (int w = 0; w < kCount; ++w) {
-      float scale = exp2f(tops[w][h] - high);
+    for (int w = 0; w < kCount / 2; ++w) {
+      const float scale = exp2_fast(tops[w][h] - high);
       total = fmaf(scale, weights[w][h], total);
       value = fmaf(scale, sums[w][h][d], value);
     }
-    log = high + log2f(total);
-    return value / total;
+    log = high + __log2f(total);
+    return __fdividef(value, total);
   }
 };
 

@@ -94,7 +94,7 @@ __device__ __forceinline__ int current_token(const Scratch& s, int blocks) {
 
 template <bool kFirst>
 __global__ void __launch_bounds__(kThreads, 2) qkv(Model m, Layer l, int depth) {
-  const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x, lane = t & 31, warp = t >> 5;
+  const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x, warp = t >> 5;
   const int first = 2 * first_unit(b, kQkvRows / 2, n), rows = 2 * first_unit(b + 1, kQkvRows / 2, n) - first;
   Block block;
   if (!start<kHidden>(block, depth, l.qkv, first, rows)) return;
@@ -119,12 +119,11 @@ __global__ void __launch_bounds__(kThreads, 2) qkv(Model m, Layer l, int depth) 
   scale8(x, gamma);
   // Rows come in pairs (d, d + 32) of one head: packed row 2p is d, row 2p + 1 is d + 32.
   auto head_of = [](int row) { return row / kHeadDim; };
-  const int my_row = first + 16 * warp + (lane & 15);  // of the only group that this warp finishes
-  const int my_dim = (my_row % kHeadDim) / 2;
-  float2 turn = warp < 2 ? __ldg(&m.rope[(size_t)position * 32 + my_dim]) : make_float2(1.f, 0.f);
-  multiply<kHidden>(block.ring, block.at, rows, x, *block.partials, [&](int row, int lane, float sum) {
+  const int my_dim = ((first + t) % kHeadDim) / 2;  // of the row that this thread finishes
+  const float2 turn = warp == 0 ? __ldg(&m.rope[(size_t)position * 32 + my_dim]) : make_float2(1.f, 0.f);
+  multiply<kHidden>(block.ring, block.at, rows, x, *block.partials, [&](int row, float sum) {
     float mine = sum * inverse_rms(*block.partials, m.eps), other = __shfl_xor_sync(~0u, mine, 1);
-    if (lane >= 16 || row >= rows) return;
+    if (row >= rows) return;
     row += first;
     const bool upper = row & 1;
     const int head = head_of(row), d = (row % kHeadDim) / 2 + (upper ? 32 : 0);
@@ -174,9 +173,10 @@ __global__ void __launch_bounds__(kAttendThreads) attend(Model m, Layer l) {
   Attention a;
   a.init();
 #pragma unroll
-  for (int h = 0; h < kGroup; ++h) load8(s.q + (kv * kGroup + h) * kHeadDim + (lane & 7) * 8, a.q[h]);
-  constexpr int kUnroll = 2;
-  for (int from = part * cut.size + warp * 4 * kUnroll; from < to; from += kAttendWarps * 4 * kUnroll) {
+  for (int h = 0; h < kWarpHeads; ++h)
+    load8(s.q + (kv * kGroup + (warp & 1) * kWarpHeads + h) * kHeadDim + (lane & 7) * 8, a.q[h]);
+  constexpr int kUnroll = 4;
+  for (int from = part * cut.size + (warp >> 1) * 4 * kUnroll; from < to; from += kAttendWarps / 2 * 4 * kUnroll) {
     uint4 key[kUnroll], value[kUnroll];
     bool seen[kUnroll];
 #pragma unroll
@@ -207,13 +207,13 @@ __global__ void __launch_bounds__(kAttendThreads) attend(Model m, Layer l) {
 }
 
 __global__ void __launch_bounds__(kThreads, 2) output(Model m, Layer l, int depth) {
-  const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x, lane = t & 31, warp = t >> 5;
+  const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x;
   const int first = first_unit(b, kHidden, n), rows = first_unit(b + 1, kHidden, n) - first;
   Block block;
   if (!start<kHidden>(block, depth, l.o, first, rows)) return;
   Scratch& s = scratch_of(m);
   dependency_wait();
-  const float before = warp == 0 && lane < rows ? __ldcg(&s.x[first + lane]) : 0.f;
+  const float before = t < rows ? __ldcg(&s.x[first + t]) : 0.f;
   const int column = Shape<kHidden>::column(t, 0), head = column / kHeadDim;
   const int parts = split(__ldcg(&s.call.position) + 1).count;
   float x[8];
@@ -237,8 +237,8 @@ __global__ void __launch_bounds__(kThreads, 2) output(Model m, Layer l, int dept
       for (int j = 0; j < 8; ++j) x[j] = fmaf(log[i] / total, y[j], x[j]);
     }
   }
-  multiply<kHidden>(block.ring, block.at, rows, x, *block.partials, [&](int row, int lane, float sum) {
-    if (lane < 16 && row < rows) s.x[first + row] = before + sum;
+  multiply<kHidden>(block.ring, block.at, rows, x, *block.partials, [&](int row, float sum) {
+    if (row < rows) s.x[first + row] = before + sum;
   });
 }
 
@@ -256,29 +256,28 @@ __global__ void __launch_bounds__(kThreads, 2) gate_up(Model m, Layer l, int dep
   share_squares(x, *block.partials);
   scale8(x, gamma);
   // Rows come in pairs (gate j, up j).
-  multiply<kHidden>(block.ring, block.at, rows, x, *block.partials, [&](int row, int lane, float sum) {
+  multiply<kHidden>(block.ring, block.at, rows, x, *block.partials, [&](int row, float sum) {
     float mine = sum * inverse_rms(*block.partials, m.eps), up = __shfl_xor_sync(~0u, mine, 1);
-    if (lane < 16 && row < rows && !(row & 1)) {
+    if (row < rows && !(row & 1)) {
       s.inner[(first + row) / 2] = __float2bfloat16(mine / (1.f + __expf(-mine)) * up);
     }
   });
 }
 
 __global__ void __launch_bounds__(kThreads, 2) down(Model m, Layer l, int depth) {
-  const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x, lane = t & 31, warp = t >> 5;
+  const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x;
   const int first = first_unit(b, kHidden, n), rows = first_unit(b + 1, kHidden, n) - first;
   Block block;
   if (!start<kInner>(block, depth, l.down, first, rows)) return;
   Scratch& s = scratch_of(m);
   dependency_wait();
-  const int own = warp * 8 + (lane & 7);
-  const float before = own < rows ? __ldcg(&s.x[first + own]) : 0.f;
+  const float before = t < rows ? __ldcg(&s.x[first + t]) : 0.f;
   float x[16];
 #pragma unroll
   for (int c = 0; c < 2; ++c)
     unpack8(__ldcg((const uint4*)(s.inner + Shape<kInner>::column(t, c))), *(float(*)[8])(x + 8 * c));
-  multiply<kInner>(block.ring, block.at, rows, x, *block.partials, [&](int row, int lane, float sum) {
-    if (lane < 8 && row < rows) s.x[first + row] = before + sum;
+  multiply<kInner>(block.ring, block.at, rows, x, *block.partials, [&](int row, float sum) {
+    if (row < rows) s.x[first + row] = before + sum;
   });
 }
 
@@ -299,8 +298,8 @@ __global__ void __launch_bounds__(kThreads, 2) head(Model m, int depth) {
   share_squares(x, *block.partials);
   scale8(x, gamma);
   Best best{-INFINITY, 0x7fffffff};
-  multiply<kHidden>(block.ring, block.at, rows, x, *block.partials, [&](int row, int lane, float sum) {
-    if (lane >= 16 || row >= rows) return;
+  multiply<kHidden>(block.ring, block.at, rows, x, *block.partials, [&](int row, float sum) {
+    if (row >= rows) return;
     float logit = sum * inverse_rms(*block.partials, m.eps);
     logits[row] = logit;
     best.take(logit, first + row);
@@ -349,7 +348,7 @@ using namespace llama;
 
 // Ring depths, in stages. Two kernels that follow one another must fit on an SM together (227 KB).
 struct Depths {
-  int qkv = 6, output = 4, gate_up = 7, down = 6, head = 7;
+  int qkv = 6, output = 4, gate_up = 9, down = 4, head = 7;
 };
 
 struct Engine {

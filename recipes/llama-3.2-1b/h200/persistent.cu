@@ -206,22 +206,22 @@ struct Consumer {
   int position, slot;
   uint32_t epoch;
 
-  // Normalise `x` and multiply the rows that come next; done(row, lane, sum).
+  // Normalise `x` and multiply the rows that come next; done(row, sum).
   template <class Done>
   __device__ __forceinline__ void normed(float (&x)[8], uint4 gamma, int rows, Done done) {
     share_squares(x, shared.partials);
     scale8(x, gamma);
     const float eps = w.model.eps;
     multiply<kHidden>(ring, at, rows, x, shared.partials,
-                      [&](int row, int lane, float sum) { done(row, lane, sum * inverse_rms(shared.partials, eps)); });
+                      [&](int row, float sum) { done(row, sum * inverse_rms(shared.partials, eps)); });
   }
 
   __device__ __forceinline__ uint4 gain(const bf16* norm) const { return __ldg((const uint4*)(norm + column)); }
 
   __device__ __forceinline__ void qkv(const Layer& l, float (&x)[8], uint4 gamma) {
-    const int my_dim = ((own.qkv + 16 * warp + (lane & 15)) % kHeadDim) / 2;
-    const float2 turn = warp < 2 ? __ldg(&w.model.rope[(size_t)position * 32 + my_dim]) : make_float2(1.f, 0.f);
-    normed(x, gamma, own.qkv_rows, [&](int row, int lane, float mine) {
+    const int my_dim = ((own.qkv + t) % kHeadDim) / 2;  // of the row that this thread finishes
+    const float2 turn = warp == 0 ? __ldg(&w.model.rope[(size_t)position * 32 + my_dim]) : make_float2(1.f, 0.f);
+    normed(x, gamma, own.qkv_rows, [&](int row, float mine) {
       const float other = __shfl_xor_sync(~0u, mine, 1);
       row += own.qkv;
       const bool upper = row & 1;
@@ -230,7 +230,7 @@ struct Consumer {
       if (head < kHeads) out *= kQueryScale;
       if (head >= kHeads + kKvHeads) out = mine;
       const float partner = __shfl_xor_sync(~0u, out, 1);
-      if (lane >= 16 || row >= own.qkv + own.qkv_rows) return;
+      if (row >= own.qkv + own.qkv_rows) return;
       if (!upper) publish(&s.pairs[row / 2], pack2(out, partner), epoch);
       if (head < kHeads) return;
       const int kv = (head - kHeads) % kKvHeads;
@@ -261,20 +261,22 @@ struct Consumer {
     a.init();
     const int dims = (lane & 7) * 8;
 #pragma unroll
-    for (int h = 0; h < kGroup; ++h)
+    for (int h = 0; h < kWarpHeads; ++h)
 #pragma unroll
-      for (int i = 0; i < 8; ++i) a.q[h][i] = shared.q[h][dims + i];
-    if (keys.newest && warp == 0) {
+      for (int i = 0; i < 8; ++i) a.q[h][i] = shared.q[(warp & 1) * kWarpHeads + h][dims + i];
+    if (keys.newest && warp < 2) {
       const uint4 key[1] = {*(const uint4*)(shared.key + dims)}, value[1] = {*(const uint4*)(shared.value + dims)};
       const bool seen[1] = {lane < 8};
       a.add(key, value, seen);
     }
-    const int mine = warp * 4 + (lane >> 3);
+    const int mine = (warp >> 1) * 8 + (lane >> 3);  // and the fourth key after it
     for (int from = keys.from; from < keys.to; from += kStageKeys) {
       barrier_wait(ring.full + 8 * at.slot, at.parity);
       const uint32_t place = ring.data + at.slot * kStageBytes + mine * kHeadDim * sizeof(bf16) + dims * sizeof(bf16);
-      const uint4 key[1] = {shared_load(place)}, value[1] = {shared_load(place + kStageBytes / 2)};
-      const bool seen[1] = {from + mine < keys.to};
+      constexpr int kStep = 4 * kHeadDim * sizeof(bf16);
+      const uint4 key[2] = {shared_load(place), shared_load(place + kStep)};
+      const uint4 value[2] = {shared_load(place + kStageBytes / 2), shared_load(place + kStageBytes / 2 + kStep)};
+      const bool seen[2] = {from + mine < keys.to, from + mine + 4 < keys.to};
       a.add(key, value, seen);
       __syncwarp();
       if (lane == 0) barrier_arrive(ring.empty + 8 * at.slot);
@@ -345,8 +347,8 @@ struct Consumer {
   }
 
   // Add to the fp32 residual of this block's rows and publish it. Rows come in pairs.
-  __device__ __forceinline__ void residual(Word* table, int row, int lane, int group_rows, float sum) {
-    const bool mine = lane < group_rows && row < own.x_rows;
+  __device__ __forceinline__ void residual(Word* table, int row, float sum) {
+    const bool mine = row < own.x_rows;
     float x = mine ? shared.residual[row] + sum : 0.f;
     const float next = __shfl_xor_sync(~0u, x, 1);
     if (!mine) return;
@@ -358,18 +360,18 @@ struct Consumer {
     float x[8];
     await_mixed(count, x);
     multiply<kHidden>(ring, at, own.x_rows, x, shared.partials,
-                      [&](int row, int lane, float sum) { residual(s.middle, row, lane, 16, sum); });
+                      [&](int row, float sum) { residual(s.middle, row, sum); });
   }
 
   __device__ __forceinline__ void gate_up(const Layer& l) {
     const uint4 gamma = gain(l.norm_post);
     float x[8];
     await_floats<2>(s.middle + column / 2, epoch, x);
-    normed(x, gamma, own.inner_rows, [&](int row, int lane, float mine) {
+    normed(x, gamma, own.inner_rows, [&](int row, float mine) {
       const float up = __shfl_xor_sync(~0u, mine, 1);
       const float product = mine / (1.f + __expf(-mine)) * up;  // of (gate j, up j), in even lanes
       const float next = __shfl_xor_sync(~0u, product, 2);
-      if (lane < 16 && row < own.inner_rows && !(row & 3)) publish(&s.inner[(own.inner + row) / 4], pack2(product, next), epoch);
+      if (row < own.inner_rows && !(row & 3)) publish(&s.inner[(own.inner + row) / 4], pack2(product, next), epoch);
     });
   }
 
@@ -378,14 +380,14 @@ struct Consumer {
 #pragma unroll
     for (int c = 0; c < 2; ++c) await_floats<2>(s.inner + Shape<kInner>::column(t, c) / 2, epoch, x + 8 * c);
     multiply<kInner>(ring, at, own.x_rows, x, shared.partials,
-                     [&](int row, int lane, float sum) { residual(s.hidden, row, lane, 8, sum); });
+                     [&](int row, float sum) { residual(s.hidden, row, sum); });
   }
 
   __device__ __forceinline__ void head(float (&x)[8], int step) {
     float* logits = w.logits + (size_t)step * kVocab + own.head;
     Best best{-INFINITY, 0x7fffffff};
-    normed(x, gain(w.model.norm), own.head_rows, [&](int row, int lane, float logit) {
-      if (lane >= 16 || row >= own.head_rows) return;
+    normed(x, gain(w.model.norm), own.head_rows, [&](int row, float logit) {
+      if (row >= own.head_rows) return;
       logits[row] = logit;
       best.take(logit, own.head + row);
     });

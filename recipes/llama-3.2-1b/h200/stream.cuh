@@ -187,64 +187,81 @@ __host__ __device__ __forceinline__ int first_unit(int b, int units, int n) { re
 
 // ---- streaming matrix-vector product -----------------------------------------------------------------------------------
 
+constexpr int kPassRows = 128;  // rows between two barriers
+
 struct Partials {
-  // Two groups in flight: who writes a buffer again has passed the barrier after the one that its reader waited at.
-  float row[2][16][kWarps + 1];  // padded against bank conflicts;
-                                   // [row of the group][warp that summed it]
-  float square[8];           // sums of squares of the input, for the RMS norm
+  // [row of the pass][warp that summed it], padded against bank conflicts. Two passes in flight: who writes a buffer
+  // again has passed the barrier after the one that its readers waited at.
+  float row[2][kPassRows * 9];
+  float square[8];  // sums of squares of the input, for the RMS norm
 };
 
 template <int K>
 struct Shape {
   static constexpr int kRowsAtOnce = kConsumers * 8 / K > 0 ? kConsumers * 8 / K : 1;  // 2 for 2048, 1 for 8192
   static constexpr int kChunks = K / (kConsumers / kRowsAtOnce * 8);                    // 1 for 2048, 2 for 8192
-  static constexpr int kGroupRows = 8 * kRowsAtOnce;
   static constexpr int kStageRows = kStageBytes / (2 * K);
-  static constexpr int kGroupStages = kGroupRows / kStageRows;
+  static constexpr int kGroupStages = 8 * kRowsAtOnce / kStageRows;  // a thread sums 8 rows at a time
   static constexpr int kWarpsPerRow = kWarps / kRowsAtOnce;
+  static constexpr int kStride = kWarpsPerRow + 1;
+  static constexpr int kMaxRows = kPassRows * 9 / kStride < kPassRows ? 64 : kPassRows;  // of a pass
   // First column of chunk `c` of consumer thread `t`.
   static __device__ __forceinline__ int column(int t, int c) { return (t % (kConsumers / kRowsAtOnce) + c * kConsumers) * 8; }
 };
 
-// Multiply `rows` streamed rows with the activations `x` of this thread. Rows end in groups; warp (group % 16) finishes
-// a group: its lane r < kGroupRows calls done(first_row_of_group + r, lane, sum), all 32 lanes take part.
+// Multiply `rows` streamed rows with the activations `x` of this thread. After each pass of up to 128 rows, thread r of
+// the first warps calls done(row, sum) for row r of the pass; whole warps take part, so `row` may be past the end.
 template <int K, class Done>
 __device__ __forceinline__ void multiply(const Ring& ring, Cursor& at, int rows, const float (&x)[8 * Shape<K>::kChunks],
                                          Partials& partials, Done done) {
   using S = Shape<K>;
   const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
-  const int stages = (rows + S::kStageRows - 1) / S::kStageRows;
-  int stage = 0;
-  for (int group = 0; group * S::kGroupRows < rows; ++group) {
-    float sum[8];
+  for (int base = 0; base < rows; base += S::kMaxRows) {
+    const int in_pass = min(S::kMaxRows, rows - base);
+    const int stages = (in_pass + S::kStageRows - 1) / S::kStageRows;
+    float* out = partials.row[at.groups++ & 1];
+    for (int first = 0; first < stages; first += S::kGroupStages) {
+      float sum[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum[i] = 0.f;
+      for (int i = 0; i < 8; ++i) sum[i] = 0.f;
 #pragma unroll
-    for (int s = 0; s < S::kGroupStages; ++s, ++stage) {
-      if (stage < stages) {
-        barrier_wait(ring.full + 8 * at.slot, at.parity);
-        uint32_t mine = ring.data + at.slot * kStageBytes + t * 16;
-        uint4 first = shared_load(mine), second = shared_load(mine + kConsumers * 16);
-        constexpr int kStep = S::kChunks == 1 ? 2 : 1;  // sums a stage: two rows, or one row in two chunks
-        sum[s * kStep] = dot8(first, x, sum[s * kStep]);
-        sum[s * kStep + kStep - 1] = dot8(second, x + 8 * (S::kChunks - 1), sum[s * kStep + kStep - 1]);
-        __syncwarp();
-        if (lane == 0) barrier_arrive(ring.empty + 8 * at.slot);
+      for (int s = 0; s < S::kGroupStages; s += 2) {  // two stages at a time: four loads in flight
+        if (first + s >= stages) break;
+        const bool both = first + s + 1 < stages;
+        const int slot = at.slot;
+        barrier_wait(ring.full + 8 * slot, at.parity);
+        const uint32_t place = ring.data + t * 16;
+        const uint4 a = shared_load(place + slot * kStageBytes), b = shared_load(place + slot * kStageBytes + kConsumers * 16);
         at.advance(ring.depth);
+        const int next = at.slot;
+        if (both) {
+          barrier_wait(ring.full + 8 * next, at.parity);
+          at.advance(ring.depth);
+        }
+        const uint4 c = shared_load(place + next * kStageBytes), d = shared_load(place + next * kStageBytes + kConsumers * 16);
+        constexpr int kSums = S::kChunks == 1 ? 2 : 1;  // of a stage: two rows, or one row in two chunks
+        constexpr int kLast = 8 * (S::kChunks - 1);
+        sum[s * kSums] = dot8(a, x, sum[s * kSums]);
+        sum[s * kSums + kSums - 1] = dot8(b, x + kLast, sum[s * kSums + kSums - 1]);
+        sum[s * kSums + kSums] = dot8(c, x, sum[s * kSums + kSums]);
+        sum[s * kSums + 2 * kSums - 1] = dot8(d, x + kLast, sum[s * kSums + 2 * kSums - 1]);
+        __syncwarp();
+        if (lane == 0) {
+          barrier_arrive(ring.empty + 8 * slot);
+          if (both) barrier_arrive(ring.empty + 8 * next);
+        }
       }
-    }
-    float total = warp_sum8(sum, lane);
-    float(&rows_of)[16][kWarps + 1] = partials.row[at.groups++ & 1];
-    if ((lane & 3) == 0) {
-      rows_of[(lane >> 2) * S::kRowsAtOnce + warp / S::kWarpsPerRow][warp % S::kWarpsPerRow] = total;
+      const float total = warp_sum8(sum, lane);
+      const int row = first * S::kStageRows + (lane >> 2) * S::kRowsAtOnce + warp / S::kWarpsPerRow;
+      if ((lane & 3) == 0) out[row * S::kStride + warp % S::kWarpsPerRow] = total;
     }
     consumer_sync();
-    if (warp == group % kWarps) {
-      const float* parts = rows_of[lane % S::kGroupRows];
+    if (warp * 32 < in_pass) {
+      const float* parts = out + t * S::kStride;
       float all = 0.f;
 #pragma unroll
       for (int w = 0; w < S::kWarpsPerRow; ++w) all += parts[w];
-      done(group * S::kGroupRows + lane, lane, all);
+      done(base + t, all);
     }
   }
 }

@@ -102,6 +102,8 @@ def module_stock(subject: SubjectModule) -> Candidate:
     own = subject.rewrite.__module__
     if own in ("subject", "__main__"):
         raise BadInput(f"{subject.rewrite.__name__} is defined in the subject itself; move it to a module of its own")
+    if own.partition(".")[0] == "torch":
+        raise BadInput(f"{subject.rewrite.__name__} is PyTorch's own; set rewrite to the class of yours that is inside")
     names = [own, *(n for n in sys.modules if any(n == s or n.startswith(f"{s}.") for s in subject.sources))]
     files = {path: text for path, text in map(_source_of, sorted(set(names))) if text.strip() or "/" in path}
     entry = _source_of(own)[0]
