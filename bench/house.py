@@ -16,6 +16,7 @@ from reforward.models import smollm2
 from reforward.propose.passes import PASSES
 from reforward.propose.search import combined, tools_here
 
+CONTRACT = Contract(numerics="reassociated")
 PACKING = '''
 
 class Packing(Forward):
@@ -39,7 +40,7 @@ def open_engine(subject: str, threads: int) -> Iterator[tuple[CpuEngine, Loaded]
     """A fresh engine on a built-in subject, with its weights loaded."""
     config = load_config(threads=threads)
     loaded = load_subject(subject, config)
-    engine = start(loaded, config)
+    engine = start(loaded, config, CONTRACT)
     try:
         yield engine, loaded
     finally:
@@ -49,9 +50,8 @@ def open_engine(subject: str, threads: int) -> Iterator[tuple[CpuEngine, Loaded]
 def best_known(engine: CpuEngine, loaded: Loaded) -> tuple[str, Candidate]:
     """Where it comes from, and the best forward: the ledger's last accept here, else all passes that the machine can build."""
     config = load_config()
-    contract = Contract(numerics="reassociated")
     ledger = SqlLedger(config.ledger, config.blobs)
-    found = best_candidate(ledger, loaded.subject, engine.target, contract)
+    found = best_candidate(ledger, loaded.subject, engine.target, CONTRACT)
     if found is not None:
         return "the ledger's best", found
     tools = tools_here()

@@ -27,9 +27,9 @@ def ideas(house: House, *candidates: Candidate) -> Scripted:
 
 
 def start(house: House, *candidates: Candidate, count: int = 10) -> tuple[Cycle, Journal, list[Event]]:
-    run = house.new_run(proposers=("test",))
+    run = house.new_run(base=house.loaded.stock, proposers=("test",))
     house.ledger.append(run)
-    journal = Journal(house.ledger, run, house.loaded.stock)
+    journal = Journal(house.ledger, run)
     events: list[Event] = []
     return Cycle(house, journal, ideas(house, *candidates), Budget(candidates=count), events.append), journal, events
 
@@ -89,7 +89,7 @@ def test_a_resumed_run_repeats_nothing_and_ends_where_an_unbroken_one_does():
     assert cycle.turn()
     assert cycle.turn()
     rows = [verdict.id for verdict in journal.verdicts]
-    again = Journal(ledger, journal.run, house.loaded.stock)
+    again = Journal(ledger, journal.run)
     assert [verdict.id for verdict in again.verdicts] == rows
     resumed = Cycle(house, again, ideas(house, QUICK, SLOW, QUICKER), Budget(candidates=10), lambda event: None)
     assert resumed.run().id == QUICKER.id

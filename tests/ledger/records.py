@@ -46,6 +46,7 @@ def run(number: int = 0, contract: Contract = CONTRACT) -> Run:
         contract=contract.id,
         workload=WORKLOAD.id,
         held_out=WORKLOAD.id,
+        base=SUBJECT.stock,
         proposers=("passes", "inbox"),
         started_at=f"{AT}#{number}",
     )

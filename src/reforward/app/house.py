@@ -62,14 +62,15 @@ class House:
             skipped=tuple(sorted(journal.skipped)),
         )
 
-    def new_run(self, *, proposers: tuple[str, ...]) -> Run:
-        """A run of these settings, not yet in the ledger."""
+    def new_run(self, *, base: Candidate, proposers: tuple[str, ...]) -> Run:
+        """A run of these settings, not yet in the ledger; `base` is its first incumbent."""
         return Run(
             subject=self.loaded.subject.id,
             target=self.engine.target.id,
             contract=self.contract.id,
             workload=self.traffic.search.id,
             held_out=self.traffic.held_out.id,
+            base=base.id,
             proposers=proposers,
             started_at=datetime.now(UTC).isoformat(timespec="microseconds"),
         )
@@ -95,7 +96,7 @@ def open_house(subject: str, settings: Settings) -> Generator[House]:
     default = "reassociated" if loaded.subject.host == "lm" else "bit-exact"
     contract = Contract(numerics=settings.numerics or default, min_gain=settings.min_gain)
     ledger = SqlLedger(config.ledger, config.blobs)
-    engine = open_engine(loaded, config)
+    engine = open_engine(loaded, config, contract)
     try:
         traffic = workloads(loaded, engine, settings)
         encode = loaded.tokenizer.encode if loaded.tokenizer else None

@@ -14,8 +14,9 @@ T = TypeVar("T")
 class Journal:
     """Reads a run's records once, then keeps up with what it appends. The ledger stays the only memory."""
 
-    def __init__(self, ledger: Ledger, run: Run, stock: Candidate) -> None:
-        self.ledger, self.run, self.stock = ledger, run, stock
+    def __init__(self, ledger: Ledger, run: Run) -> None:
+        self.ledger, self.run = ledger, run
+        self.base = self._get(run.base, Candidate)
         self.proposals = [p for p in self._read("proposal", Proposal) if p.run == run.id]
         self.turns = [t for t in self._read("turn", Turn) if t.run == run.id]
         self.verdicts = [self._get(turn.verdict, Verdict) for turn in self.turns]
@@ -33,9 +34,9 @@ class Journal:
 
     @property
     def incumbent(self) -> Candidate:
-        """The last candidate that the slow tier accepted, or the stock forward."""
+        """The last candidate that the slow tier accepted in this run, or the one that it began with."""
         accepted = [v for v in self.verdicts if v.tier == "slow" and v.ruling == "accept"]
-        return self._get(accepted[-1].candidate, Candidate) if accepted else self.stock
+        return self._get(accepted[-1].candidate, Candidate) if accepted else self.base
 
     def next_to_confirm(self) -> Candidate | None:
         """The most promising candidate against the present incumbent that the slow tier has not seen."""

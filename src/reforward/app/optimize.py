@@ -50,7 +50,7 @@ class Report:
     verdict: Verdict | None
     """Of the last promotion; None if nothing was proven faster."""
     session: SessionFacts | None
-    """Stock against best at the slow tier."""
+    """Of the last promotion: the incumbent before it against the best, at the slow tier."""
     changed: tuple[tuple[str, int, int], ...]
     """(file, lines added, lines removed) against the stock forward."""
 
@@ -61,35 +61,44 @@ def demo_settings() -> Settings:
 
 
 def optimize(
-    subject: str, settings: Settings, *, budget: str | None, candidates: int | None, resume: bool, emit: Emit
+    subject: str,
+    settings: Settings,
+    *,
+    budget: str | None,
+    candidates: int | None,
+    emit: Emit,
+    resume: bool = False,
+    from_stock: bool = False,
 ) -> Report:
-    """Run the loop on a subject; returns what it came to."""
+    """Run the loop on a subject, from the best that is known of it or from the stock; returns what it came to."""
     limits = Budget(seconds=parse_seconds(budget) if budget else None, candidates=candidates)
     begun = time.monotonic()
     emit(Working(what=f"opening {subject}: weights, engine, ledger"))
     with open_house(subject, settings) as house:
         emit(Working(what=house.describe()))
-        journal = open_journal(house, resume=resume)
+        base = house.loaded.stock if from_stock else house.best()
+        journal = open_journal(house, base, resume=resume)
         before = journal.screened
         cycle = Cycle(house, journal, Passes(), limits, emit)
         best = cycle.run()
         return _report(house, journal, best, journal.screened - before, cycle.screening_s, time.monotonic() - begun)
 
 
-def open_journal(house: House, *, resume: bool) -> Journal:
-    """A new run, or with `resume` the last one that was asked for the very same things."""
-    run = house.new_run(proposers=("passes",))
+def open_journal(house: House, base: Candidate, *, resume: bool) -> Journal:
+    """A new run from `base`, or with `resume` the last one that was asked for the very same things."""
+    run = house.new_run(base=base, proposers=("passes",))
     if resume:
         same = [old for old in house.ledger.records("run") if isinstance(old, Run) and _alike(old, run)]
         if not same:
             raise BadInput("no run with these settings is in the ledger; leave --resume out, or give the same options")
         run = same[-1]
     house.ledger.append(run)
-    return Journal(house.ledger, run, house.loaded.stock)
+    return Journal(house.ledger, run)
 
 
 def _alike(old: Run, new: Run) -> bool:
-    return replace(old, started_at="") == replace(new, started_at="")
+    """All but the time; and the base, since what a run has promoted is the best known afterwards."""
+    return replace(old, started_at="", base="") == replace(new, started_at="", base="")
 
 
 def _report(
@@ -113,7 +122,7 @@ def _report(
         verdicts=count_verdicts(journal.verdicts),
         tier_agreement=tier_agreement(journal.verdicts),
         best=best.id,
-        best_reason=journal.reason_for(best) if best.id != house.loaded.stock.id else "the stock forward",
+        best_reason=journal.reason_for(best) if accepted else "what the run began with",
         verdict=accepted[-1] if accepted else None,
         session=_session(house, accepted),
         changed=diffs.stat(house.loaded.stock, best),

@@ -6,11 +6,12 @@ from pathlib import Path
 from reforward.app.config import Config
 from reforward.app.machine import machine, software
 from reforward.domain.candidate import Candidate
+from reforward.domain.contract import Contract
 from reforward.domain.errors import BadInput
 from reforward.domain.record import canonical_json
 from reforward.domain.spec import ModelSpec
 from reforward.domain.subject import Subject
-from reforward.engine.cpu import CpuEngine, Source
+from reforward.engine.cpu import CpuEngine, Deadlines, Source
 from reforward.engine.identity import module_identity
 from reforward.engine.wire import Stored
 from reforward.models import smollm2
@@ -55,8 +56,8 @@ def load_subject(text: str, config: Config) -> Loaded:
     )
 
 
-def open_engine(loaded: Loaded, config: Config) -> CpuEngine:
-    """Start an engine and load the weights."""
+def open_engine(loaded: Loaded, config: Config, contract: Contract) -> CpuEngine:
+    """Start an engine and load the weights; its deadlines are the contract's."""
     return CpuEngine(
         loaded.source,
         loaded.subject,
@@ -65,6 +66,7 @@ def open_engine(loaded: Loaded, config: Config) -> CpuEngine:
         machine=machine(),
         software=software(),
         cache=config.cache,
+        deadlines=Deadlines(step_s=contract.max_step_s, build_s=contract.max_build_s),
     )
 
 

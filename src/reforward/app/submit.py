@@ -35,9 +35,10 @@ def submit(subject: str, folder: Path, reason: str, settings: Settings, *, emit:
     with open_house(subject, settings) as house:
         candidate = read_tree(folder, house.loaded.stock)
         emit(Working(what=house.describe()))
-        idea = Idea(candidate=candidate, parent=house.best().id, author="inbox", reason=reason)
-        run = house.new_run(proposers=("inbox",))
+        best = house.best()
+        idea = Idea(candidate=candidate, parent=best.id, author="inbox", reason=reason)
+        run = house.new_run(base=best, proposers=("inbox",))
         house.ledger.append(run)
-        journal = Journal(house.ledger, run, house.best())
+        journal = Journal(house.ledger, run)
         Cycle(house, journal, Scripted((idea,)), Budget(candidates=1), emit).run()
         return journal.verdicts[-1]

@@ -47,7 +47,7 @@ def demo(budget: Annotated[str, typer.Option(help="Time for the loop.")] = "4m",
 
     settings = demo_settings()
     with Live(quiet=as_json) as live:
-        result = optimize("smollm2", settings, budget=budget, candidates=None, resume=False, emit=live)
+        result = optimize("smollm2", settings, budget=budget, candidates=None, from_stock=True, emit=live)
         texts = compare_answers("smollm2", settings, result, emit=live)
     if as_json:
         show.as_json({"report": result, "answers": texts})
@@ -65,6 +65,9 @@ def optimize(
     ] = None,
     candidates: Annotated[int | None, typer.Option(help="Candidates to screen.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on with the last run of the same settings.")] = False,
+    from_stock: Annotated[
+        bool, typer.Option(help="Begin at the stock forward, not at the best that is known.")
+    ] = False,
     min_gain: MinGain = 0.01,
     numerics: Numerics = None,
     length_scale: Scale = None,
@@ -87,7 +90,15 @@ def optimize(
     if budget is None and candidates is None:
         budget = "10m"
     with Live(quiet=as_json) as live:
-        result = run(subject, settings, budget=budget, candidates=candidates, resume=resume, emit=live)
+        result = run(
+            subject,
+            settings,
+            budget=budget,
+            candidates=candidates,
+            resume=resume,
+            from_stock=from_stock,
+            emit=live,
+        )
     show.as_json(result) if as_json else report(result)
 
 

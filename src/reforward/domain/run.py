@@ -19,6 +19,8 @@ class Run(Record):
     """What candidates are searched on."""
     held_out: str
     """A later window of the same traffic, on which winners are confirmed."""
+    base: str
+    """Candidate that is the incumbent of the first turn."""
     proposers: tuple[str, ...]
     started_at: str
 
