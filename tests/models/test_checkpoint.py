@@ -106,6 +106,14 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda f: (f / "model.safetensors.index.json").write_text("{}"),
         "index.json has no 'weight_map'",
     ),
+    "another model's tokenizer": (
+        lambda f: (f / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 131}]}'),
+        "has token 131, but config.json says vocab_size=131",
+    ),
+    "another model's unigrams": (
+        lambda f: (f / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["a", 0.0]] * 140}})),
+        "has token 139",
+    ),
     "no weights": (lambda f: (f / FILE).unlink(), "lacks \\*.safetensors"),
     "empty file": (lambda f: (f / FILE).write_bytes(b""), "truncated or no safetensors"),
     "header too long": (lambda f: (f / FILE).write_bytes(b"\xff" * 64), "header claims"),

@@ -16,6 +16,7 @@ from reforward.domain.errors import BadInput
 from reforward.domain.record import HASH_BYTES
 from reforward.domain.spec import ModelSpec
 from reforward.models.families import spec_from_config
+from reforward.models.shapes import expected_shapes
 
 DTYPES = {"F64": ("float64", 8), "F32": ("float32", 4), "BF16": ("bfloat16", 2), "F16": ("float16", 2)}
 """safetensors type to torch name and bytes."""
@@ -57,6 +58,12 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     spec = spec_from_config(config)
     if not (folder / "tokenizer.json").is_file():
         raise BadInput(f"{str(folder)!r} has no tokenizer.json; save the tokenizer beside the weights (fast format)")
+    highest = _highest_token(_json(folder / "tokenizer.json"))
+    if highest >= spec.vocab:
+        raise BadInput(
+            f"tokenizer.json has token {highest:,}, but config.json says vocab_size={spec.vocab:,}; "
+            "one of them is another model's"
+        )
     entries = {entry.name: entry for file in _files(folder) for entry in read_header(file)}
     expected = expected_shapes(spec)
     _refuse_unread(set(entries) - set(expected), spec)
@@ -115,44 +122,6 @@ def _entry(file: Path, name: str, about: Mapping[str, Any], base: int, size: int
     )
 
 
-def expected_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
-    """Every tensor that the stock forward reads, by checkpoint name."""
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (spec.vocab, spec.hidden),
-        "model.norm.weight": (spec.hidden,),
-    }
-    if not spec.tied:
-        shapes["lm_head.weight"] = (spec.vocab, spec.hidden)
-    for layer in range(spec.layers):
-        shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in _layer_shapes(spec).items()}
-    return shapes
-
-
-def _layer_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
-    hidden, inner = spec.hidden, spec.intermediate
-    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-    shapes: dict[str, tuple[int, ...]] = {
-        "input_layernorm.weight": (hidden,),
-        "post_attention_layernorm.weight": (hidden,),
-        "self_attn.q_proj.weight": (queries, hidden),
-        "self_attn.k_proj.weight": (keys, hidden),
-        "self_attn.v_proj.weight": (keys, hidden),
-        "self_attn.o_proj.weight": (hidden, queries),
-        "mlp.gate_proj.weight": (inner, hidden),
-        "mlp.up_proj.weight": (inner, hidden),
-        "mlp.down_proj.weight": (hidden, inner),
-    }
-    if spec.qkv_bias:
-        shapes |= {
-            "self_attn.q_proj.bias": (queries,),
-            "self_attn.k_proj.bias": (keys,),
-            "self_attn.v_proj.bias": (keys,),
-        }
-    if spec.qk_norm:
-        shapes |= {"self_attn.q_norm.weight": (spec.head_dim,), "self_attn.k_norm.weight": (spec.head_dim,)}
-    return shapes
-
-
 def weights_hash(tensors: Sequence[TensorEntry]) -> str:
     """BLAKE2b over names, types, shapes and all bytes, in the order given; about 1 GB/s."""
     digest = hashlib.blake2b(digest_size=HASH_BYTES)
@@ -208,6 +177,14 @@ def _refuse_unread(names: set[str], spec: ModelSpec) -> None:
             f"the checkpoint has {len(unread)} tensors that config.json does not explain, {unread[0]!r} first; "
             f"the stock {spec.family} forward would ignore them"
         )
+
+
+def _highest_token(tokenizer: Mapping[str, Any]) -> int:
+    """Highest id in a `tokenizer.json`; -1 if it lists none. A vocabulary is a mapping, or a list in id order (Unigram)."""
+    words: dict[str, int] | list[Any] = tokenizer.get("model", {}).get("vocab", {})
+    known = words.values() if isinstance(words, dict) else range(len(words))
+    added: list[dict[str, Any]] = tokenizer.get("added_tokens", [])
+    return max([-1, *known, *(int(token["id"]) for token in added)])
 
 
 def _checked(entries: Mapping[str, TensorEntry], name: str, shape: tuple[int, ...]) -> TensorEntry:
