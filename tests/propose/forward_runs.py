@@ -19,7 +19,7 @@ from reforward.models.checkpoint import expected_shapes
 from reforward.runtime.bind import load_forward, write_files
 from reforward.runtime.lm import LmHost, pack
 
-LIMITS = Limits(slots=3, length=48, tokens=40, rows=40, steps=4)
+LIMITS = Limits(slots=3, length=96, tokens=80, rows=40, steps=4)
 
 BASE = ModelSpec(
     family="llama", layers=2, hidden=48, heads=6, kv_heads=2, head_dim=20, intermediate=70, vocab=101,
@@ -98,7 +98,7 @@ def text(seed: int, count: int, vocab: int = BASE.vocab) -> list[int]:
 
 
 def scenario(host: LmHost) -> Tensor:
-    """Logits of a prefill, a second chunk, a mixed batch, decoding at batch 1 to 3, a reused slot: [rows, vocab]."""
+    """Logits of a prefill, a second chunk, a mixed batch, decoding at batch 1 to 3, a long prefill: [rows, vocab]."""
     rows: list[Tensor] = []
 
     def step(tokens: Sequence[int], segments: Sequence[tuple[int, int, int]], wanted: Sequence[int]) -> None:
@@ -116,6 +116,7 @@ def scenario(host: LmHost) -> Tensor:
     for at in range(3):
         step(text(30 + at, 3), [(2, 7 + at, 1), (0, 20 + at, 1), (1, 5 + at, 1)], [0, 2])
     step(text(6, 2), [(2, 10, 1), (1, 8, 1)], [])
+    step(text(9, 72), [(0, 0, 70), (1, 9, 2)], [0, 31, 69, 71])
     step(text(8, 1), [(2, 11, 1)], [0])
     return torch.cat(rows)
 

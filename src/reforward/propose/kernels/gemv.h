@@ -7,10 +7,10 @@ constexpr long kPrefetch = 4096;  // bytes ahead of the current load, at least
 
 // out[r * M + m] = sum over k of w[r * k + i] * x[m * k + i], for R rows of weights and M activations.
 template <int R, int M, class W>
-static inline void dots(const W* w, const float* x, long k, float* out) {
+static inline void dots(const W* w, const float* x, long k, float* out, long ahead) {
     constexpr int parts = Row<W>::parts;
     Vec acc[R][M] = {};
-    long block = R * k * long(sizeof(W)), ahead = block > kPrefetch ? block : kPrefetch, i = 0;
+    long i = 0;
     for (; i + Row<W>::step <= k; i += Row<W>::step) {
         Vec wide[R][parts];
         for (int r = 0; r < R; ++r) {
@@ -31,17 +31,18 @@ static inline void dots(const W* w, const float* x, long k, float* out) {
         }
 }
 
-// Weight rows begin .. end against M activations; out[(n - begin) * M + m].
+// Weight rows begin .. end against M activations; out[(n - begin) * M + m]. `ahead`: bytes to prefetch ahead, at least.
 template <int M, class W>
-static void sweep(const W* w, const float* x, long k, long begin, long end, float* out) {
-    constexpr int R = M <= 2 ? 1 : 2;
-    long n = begin;
-    for (; n + R <= end; n += R) dots<R, M>(w + n * k, x, k, out + (n - begin) * M);
-    for (; n < end; ++n) dots<1, M>(w + n * k, x, k, out + (n - begin) * M);
+static void sweep(const W* w, const float* x, long k, long begin, long end, float* out, long ahead) {
+    constexpr int R = M <= 2 ? 1 : kLanes == 16 ? 3 : 2;  // as many sums as fit into registers
+    long n = begin, block = R * k * long(sizeof(W));
+    if (ahead < block) ahead = block;
+    for (; n + R <= end; n += R) dots<R, M>(w + n * k, x, k, out + (n - begin) * M, ahead);
+    for (; n < end; ++n) dots<1, M>(w + n * k, x, k, out + (n - begin) * M, ahead);
 }
 
 template <class W>
-using Sweep = void (*)(const W* w, const float* x, long k, long begin, long end, float* out);
+using Sweep = void (*)(const W* w, const float* x, long k, long begin, long end, float* out, long ahead);
 
 template <class W>
 static inline Sweep<W> sweep_for(long m) {

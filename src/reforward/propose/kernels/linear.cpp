@@ -5,7 +5,7 @@
 #include <vector>
 
 static Pool pool;
-constexpr long kChunk = 16;  // weight rows that a thread takes at a time
+constexpr long kChunk = 24;  // weight rows that a thread takes at a time
 
 template <class W>
 struct Call {
@@ -23,7 +23,7 @@ static void work(void* context, int thread) {
     Sweep<W> sweep = sweep_for<W>(call.rows);
     float sums[kChunk * kMaxRows];
     call.shares.deal(0, thread, call.width, kChunk, [&](long begin, long end) {
-        sweep(call.weight, call.x, call.depth, begin, end, sums);
+        sweep(call.weight, call.x, call.depth, begin, end, sums, kPrefetch);
         for (long m = 0; m < call.rows; ++m)
             for (long n = begin; n < end; ++n) {
                 float bias = call.bias ? widen(call.bias[n]) : 0.0f;

@@ -10,7 +10,7 @@ from reforward.runtime.forward import Batch, Build
 from reforward.runtime.native import load_shared
 
 Pointer = ctypes.c_void_p
-MOST_TOKENS = {torch.float32: 48, torch.bfloat16: 24}  # beyond, PyTorch multiplies matrices faster
+MOST_TOKENS = {torch.float32: 64, torch.bfloat16: 24}  # beyond, PyTorch multiplies matrices faster
 TENSORS = (
     *("attention_norm", "q", "k", "v", "q_bias", "k_bias", "v_bias", "q_norm", "k_norm", "o"),
     *("mlp_norm", "gate", "up", "down", "keys", "values"),

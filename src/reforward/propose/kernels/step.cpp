@@ -8,7 +8,7 @@
 #include <vector>
 
 static Pool pool;
-constexpr long kChunk = 16;  // weight rows that a thread takes at a time
+constexpr long kChunk = 24;  // weight rows that a thread takes at a time
 constexpr long kJobs = 10;   // pieces of work per layer that threads share
 
 struct Layer {  // row-major [out, in] weights; biases and head norms may be null
@@ -132,8 +132,8 @@ class Step {
     static void rows(const void* weight, const float* x, long depth, long count, long begin, long end, F put) {
         float sums[kChunk * kMaxRows];
         for (long first = 0; first < count; first += kMaxRows) {
-            long some = std::min(count - first, kMaxRows);
-            sweep_for<W>(some)(as(weight), x + first * depth, depth, begin, end, sums);
+            long some = std::min(count - first, kMaxRows), next = first ? kChunk * depth * sizeof(W) : kPrefetch;
+            sweep_for<W>(some)(as(weight), x + first * depth, depth, begin, end, sums, next);
             for (long n = begin; n < end; ++n)
                 for (long b = 0; b < some; ++b) put(n, first + b, sums[(n - begin) * some + b]);
         }
@@ -252,7 +252,7 @@ void Step<W>::attend(const Layer& layer, Scratch& s, long b, long head) {
     stage<W>(query, d, ready);
     long first = m.window && position >= m.window ? position - m.window + 1 : 0, past = position - first;
     float* weight = s.scores.data();
-    sweep<1, W>(held(layer.keys, b, shared_by) + first * d, ready, d, 0, past, weight);
+    sweep<1, W>(held(layer.keys, b, shared_by) + first * d, ready, d, 0, past, weight, kPrefetch);
     weight[past] = product_of(query, key, d);
     float top = largest(weight, past + 1);
     each(weight, past + 1, [top](Vec x) { return exponential(x - top); });
