@@ -31,7 +31,7 @@ __host__ __device__ __forceinline__ Split split(int keys) {
 constexpr int kWarpHeads = 2;  // query heads of one warp; two warps share the keys of a group of four
 
 struct Attention {
-  float q[kWarpHeads][8], sum[kWarpHeads][8], top[kWarpHeads], weight[kWarpHeads];
+  float sum[kWarpHeads][8], top[kWarpHeads], weight[kWarpHeads];
 
   __device__ __forceinline__ void init() {
 #pragma unroll
@@ -44,7 +44,8 @@ struct Attention {
 
   // kUnroll keys of this lane; key i counts only if seen[i].
   template <int kUnroll>
-  __device__ __forceinline__ void add(const uint4 (&key)[kUnroll], const uint4 (&value)[kUnroll], const bool (&seen)[kUnroll]) {
+  __device__ __forceinline__ void add(const float (&q)[kWarpHeads][8], const uint4 (&key)[kUnroll], const uint4 (&value)[kUnroll],
+                                      const bool (&seen)[kUnroll]) {
     float score[kUnroll][kWarpHeads];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
@@ -110,7 +111,7 @@ struct Attention {
 
 // The warps of a block join through shared memory. Warp w holds heads (w & 1) * 2 .. + 2 and keys of group w >> 1.
 template <int kCount>
-struct Joint {
+struct alignas(16) Joint {
   float sums[kCount / 2][kGroup][kHeadDim], tops[kCount / 2][kGroup], weights[kCount / 2][kGroup];
 
   __device__ __forceinline__ void put(Attention& a, int warp, int lane) {

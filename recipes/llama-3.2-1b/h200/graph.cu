@@ -56,9 +56,10 @@ constexpr int shared_bytes(int depth) { return depth * kStageBytes + depth * 16 
 
 // Barriers, ring, and the producer, which starts before the dependency is met. True for consumer threads.
 template <int K>
-__device__ __forceinline__ bool start(Block& block, int depth, const bf16* weights, int first, int rows) {
+__device__ __forceinline__ bool start(Block& block, int depth, int flight, const bf16* weights, int first, int rows) {
   uint64_t* barriers = (uint64_t*)(shared_memory + depth * kStageBytes);
   block.ring.init(shared_memory, barriers, depth);
+  block.ring.flight = flight;
   block.partials = (Partials*)(barriers + 2 * depth);
   if (threadIdx.x == 0) block.ring.init_barriers();
   __syncthreads();
@@ -93,11 +94,11 @@ __device__ __forceinline__ int current_token(const Scratch& s, int blocks) {
 }
 
 template <bool kFirst>
-__global__ void __launch_bounds__(kThreads, 2) qkv(Model m, Layer l, int depth) {
+__global__ void __launch_bounds__(kThreads, 2) qkv(Model m, Layer l, int depth, int flight) {
   const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x, warp = t >> 5;
   const int first = 2 * first_unit(b, kQkvRows / 2, n), rows = 2 * first_unit(b + 1, kQkvRows / 2, n) - first;
   Block block;
-  if (!start<kHidden>(block, depth, l.qkv, first, rows)) return;
+  if (!start<kHidden>(block, depth, flight, l.qkv, first, rows)) return;
   const int column = Shape<kHidden>::column(t, 0);
   const uint4 gamma = __ldg((const uint4*)(l.norm_in + column));
   Scratch& s = scratch_of(m);
@@ -172,9 +173,10 @@ __global__ void __launch_bounds__(kAttendThreads) attend(Model m, Layer l) {
   const bf16 *keys = l.keys + base + (lane & 7) * 8, *values = l.values + base + (lane & 7) * 8;
   Attention a;
   a.init();
+  float q[kWarpHeads][8];
 #pragma unroll
   for (int h = 0; h < kWarpHeads; ++h)
-    load8(s.q + (kv * kGroup + (warp & 1) * kWarpHeads + h) * kHeadDim + (lane & 7) * 8, a.q[h]);
+    load8(s.q + (kv * kGroup + (warp & 1) * kWarpHeads + h) * kHeadDim + (lane & 7) * 8, q[h]);
   constexpr int kUnroll = 4;
   for (int from = part * cut.size + (warp >> 1) * 4 * kUnroll; from < to; from += kAttendWarps / 2 * 4 * kUnroll) {
     uint4 key[kUnroll], value[kUnroll];
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(kAttendThreads) attend(Model m, Layer l) {
       key[u] = __ldcg((const uint4*)(keys + (size_t)min(at, to - 1) * kHeadDim));
       value[u] = __ldcg((const uint4*)(values + (size_t)min(at, to - 1) * kHeadDim));
     }
-    a.add(key, value, seen);
+    a.add(q, key, value, seen);
   }
   joint.put(a, warp, lane);
   __syncthreads();
@@ -206,11 +208,11 @@ __global__ void __launch_bounds__(kAttendThreads) attend(Model m, Layer l) {
   if (t == 0) s.arrived[kv] = 0;
 }
 
-__global__ void __launch_bounds__(kThreads, 2) output(Model m, Layer l, int depth) {
+__global__ void __launch_bounds__(kThreads, 2) output(Model m, Layer l, int depth, int flight) {
   const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x;
   const int first = first_unit(b, kHidden, n), rows = first_unit(b + 1, kHidden, n) - first;
   Block block;
-  if (!start<kHidden>(block, depth, l.o, first, rows)) return;
+  if (!start<kHidden>(block, depth, flight, l.o, first, rows)) return;
   Scratch& s = scratch_of(m);
   dependency_wait();
   const float before = t < rows ? __ldcg(&s.x[first + t]) : 0.f;
@@ -242,11 +244,11 @@ __global__ void __launch_bounds__(kThreads, 2) output(Model m, Layer l, int dept
   });
 }
 
-__global__ void __launch_bounds__(kThreads, 2) gate_up(Model m, Layer l, int depth) {
+__global__ void __launch_bounds__(kThreads, 2) gate_up(Model m, Layer l, int depth, int flight) {
   const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x;
   const int first = 2 * first_unit(b, kInner, n), rows = 2 * first_unit(b + 1, kInner, n) - first;
   Block block;
-  if (!start<kHidden>(block, depth, l.gate_up, first, rows)) return;
+  if (!start<kHidden>(block, depth, flight, l.gate_up, first, rows)) return;
   const int column = Shape<kHidden>::column(t, 0);
   const uint4 gamma = __ldg((const uint4*)(l.norm_post + column));
   Scratch& s = scratch_of(m);
@@ -264,11 +266,11 @@ __global__ void __launch_bounds__(kThreads, 2) gate_up(Model m, Layer l, int dep
   });
 }
 
-__global__ void __launch_bounds__(kThreads, 2) down(Model m, Layer l, int depth) {
+__global__ void __launch_bounds__(kThreads, 2) down(Model m, Layer l, int depth, int flight) {
   const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x;
   const int first = first_unit(b, kHidden, n), rows = first_unit(b + 1, kHidden, n) - first;
   Block block;
-  if (!start<kInner>(block, depth, l.down, first, rows)) return;
+  if (!start<kInner>(block, depth, flight, l.down, first, rows)) return;
   Scratch& s = scratch_of(m);
   dependency_wait();
   const float before = t < rows ? __ldcg(&s.x[first + t]) : 0.f;
@@ -281,13 +283,13 @@ __global__ void __launch_bounds__(kThreads, 2) down(Model m, Layer l, int depth)
   });
 }
 
-__global__ void __launch_bounds__(kThreads, 2) head(Model m, int depth) {
+__global__ void __launch_bounds__(kThreads, 2) head(Model m, int depth, int flight) {
   __shared__ float values[kWarps];
   __shared__ int indices[kWarps];
   const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x, lane = t & 31, warp = t >> 5;
   const int first = first_unit(b, kVocab, n), rows = first_unit(b + 1, kVocab, n) - first;
   Block block;
-  if (!start<kHidden>(block, depth, m.head, first, rows)) return;
+  if (!start<kHidden>(block, depth, flight, m.head, first, rows)) return;
   const int column = Shape<kHidden>::column(t, 0);
   const uint4 gamma = __ldg((const uint4*)(m.norm + column));
   Scratch& s = scratch_of(m);
@@ -348,7 +350,7 @@ using namespace llama;
 
 // Ring depths, in stages. Two kernels that follow one another must fit on an SM together (227 KB).
 struct Depths {
-  int qkv = 6, output = 4, gate_up = 9, down = 4, head = 7;
+  int qkv = 6, output = 4, gate_up = 9, down = 4, head = 7, flight = 100;
 };
 
 struct Engine {
@@ -377,13 +379,13 @@ static int one_step(const Engine& e, cudaStream_t stream) {
   const Depths& d = e.depths;
   for (int i = 0; i < e.layer_count; ++i) {
     const Layer& l = e.layers[i];
-    CHECK(launch(stream, i ? qkv<false> : qkv<true>, e.blocks, kThreads, shared_bytes(d.qkv), m, l, d.qkv));
+    CHECK(launch(stream, i ? qkv<false> : qkv<true>, e.blocks, kThreads, shared_bytes(d.qkv), m, l, d.qkv, d.flight));
     CHECK(launch(stream, attend, kKvHeads * kSplits, kAttendThreads, 0, m, l));
-    CHECK(launch(stream, output, e.blocks, kThreads, shared_bytes(d.output), m, l, d.output));
-    CHECK(launch(stream, gate_up, e.blocks, kThreads, shared_bytes(d.gate_up), m, l, d.gate_up));
-    CHECK(launch(stream, down, e.blocks, kThreads, shared_bytes(d.down), m, l, d.down));
+    CHECK(launch(stream, output, e.blocks, kThreads, shared_bytes(d.output), m, l, d.output, d.flight));
+    CHECK(launch(stream, gate_up, e.blocks, kThreads, shared_bytes(d.gate_up), m, l, d.gate_up, d.flight));
+    CHECK(launch(stream, down, e.blocks, kThreads, shared_bytes(d.down), m, l, d.down, d.flight));
   }
-  CHECK(launch(stream, head, e.blocks, kThreads, shared_bytes(d.head), m, d.head));
+  CHECK(launch(stream, head, e.blocks, kThreads, shared_bytes(d.head), m, d.head, d.flight));
   CHECK(launch(stream, advance, 1, 1, 0, m));
   return 0;
 }

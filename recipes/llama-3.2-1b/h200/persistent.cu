@@ -26,6 +26,7 @@
 namespace llama {
 
 constexpr int kDepth = 12;
+constexpr int kFlight = 2;
 constexpr int kSpinLimit = 1 << 22;
 constexpr int kMaxBlocks = 256;
 constexpr int kStageKeys = kStageBytes / (2 * kHeadDim * (int)sizeof(bf16));
@@ -63,10 +64,11 @@ struct Work {
 
 struct Shared {
   uint64_t barriers[2 * kDepth];
+  Share own;
   Partials partials;
   Joint<kWarps> joint;
-  float q[kGroup][kHeadDim];
-  bf16 key[kHeadDim], value[kHeadDim];  // of the new token
+  alignas(16) float q[kGroup][kHeadDim];
+  alignas(16) bf16 key[kHeadDim], value[kHeadDim];  // of the new token
   float split[kSplits][16], split_log[kSplits];
   float residual[16];
   float best[kWarps];
@@ -153,7 +155,7 @@ __device__ __forceinline__ void produce_cache(const Ring& ring, Cursor& at, cons
   for (int from = keys.from; from < keys.to; from += kStageKeys) {
     const uint32_t size = min(kStageKeys, keys.to - from) * kHeadDim * sizeof(bf16);
     const uint32_t stage = ring.data + at.slot * kStageBytes, full = ring.full + 8 * at.slot;
-    barrier_wait(ring.empty + 8 * at.slot, at.parity ^ 1);
+    ring.claim(at);
     barrier_expect(full, 2 * size);
     bulk_copy(stage, l.keys + base + (size_t)from * kHeadDim, size, full, policy);
     bulk_copy(stage + kStageBytes / 2, l.values + base + (size_t)from * kHeadDim, size, full, policy);
@@ -198,7 +200,7 @@ __device__ __forceinline__ void scale8(float (&x)[8], uint4 by) {
 struct Consumer {
   const Work& w;
   const Ring& ring;
-  const Share own;
+  const Share& own;
   Shared& shared;
   Scratch& s;
   Cursor at;
@@ -218,9 +220,8 @@ struct Consumer {
 
   __device__ __forceinline__ uint4 gain(const bf16* norm) const { return __ldg((const uint4*)(norm + column)); }
 
-  __device__ __forceinline__ void qkv(const Layer& l, float (&x)[8], uint4 gamma) {
-    const int my_dim = ((own.qkv + t) % kHeadDim) / 2;  // of the row that this thread finishes
-    const float2 turn = warp == 0 ? __ldg(&w.model.rope[(size_t)position * 32 + my_dim]) : make_float2(1.f, 0.f);
+  // `turn`: cos and sin for the row that this thread finishes.
+  __device__ __forceinline__ void qkv(const Layer& l, float (&x)[8], uint4 gamma, float2 turn) {
     normed(x, gamma, own.qkv_rows, [&](int row, float mine) {
       const float other = __shfl_xor_sync(~0u, mine, 1);
       row += own.qkv;
@@ -260,14 +261,22 @@ struct Consumer {
     Attention a;
     a.init();
     const int dims = (lane & 7) * 8;
+    // Queries are read again for each stage: 16 registers less.
+    auto load_queries = [&](float (&q)[kWarpHeads][8]) {
 #pragma unroll
-    for (int h = 0; h < kWarpHeads; ++h)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) a.q[h][i] = shared.q[(warp & 1) * kWarpHeads + h][dims + i];
+      for (int h = 0; h < kWarpHeads; ++h) {
+        const uint32_t at = smem_address(&shared.q[(warp & 1) * kWarpHeads + h][dims]);
+        const uint4 x = shared_load(at), y = shared_load(at + 16);
+        q[h][0] = __uint_as_float(x.x), q[h][1] = __uint_as_float(x.y), q[h][2] = __uint_as_float(x.z), q[h][3] = __uint_as_float(x.w);
+        q[h][4] = __uint_as_float(y.x), q[h][5] = __uint_as_float(y.y), q[h][6] = __uint_as_float(y.z), q[h][7] = __uint_as_float(y.w);
+      }
+    };
+    float q[kWarpHeads][8];
     if (keys.newest && warp < 2) {
       const uint4 key[1] = {*(const uint4*)(shared.key + dims)}, value[1] = {*(const uint4*)(shared.value + dims)};
       const bool seen[1] = {lane < 8};
-      a.add(key, value, seen);
+      load_queries(q);
+      a.add(q, key, value, seen);
     }
     const int mine = (warp >> 1) * 8 + (lane >> 3);  // and the fourth key after it
     for (int from = keys.from; from < keys.to; from += kStageKeys) {
@@ -277,7 +286,8 @@ struct Consumer {
       const uint4 key[2] = {shared_load(place), shared_load(place + kStep)};
       const uint4 value[2] = {shared_load(place + kStageBytes / 2), shared_load(place + kStageBytes / 2 + kStep)};
       const bool seen[2] = {from + mine < keys.to, from + mine + 4 < keys.to};
-      a.add(key, value, seen);
+      load_queries(q);
+      a.add(q, key, value, seen);
       __syncwarp();
       if (lane == 0) barrier_arrive(ring.empty + 8 * at.slot);
       at.advance(kDepth);
@@ -363,8 +373,7 @@ struct Consumer {
                       [&](int row, float sum) { residual(s.middle, row, sum); });
   }
 
-  __device__ __forceinline__ void gate_up(const Layer& l) {
-    const uint4 gamma = gain(l.norm_post);
+  __device__ __forceinline__ void gate_up(uint4 gamma) {
     float x[8];
     await_floats<2>(s.middle + column / 2, epoch, x);
     normed(x, gamma, own.inner_rows, [&](int row, float mine) {
@@ -383,10 +392,10 @@ struct Consumer {
                      [&](int row, float sum) { residual(s.hidden, row, sum); });
   }
 
-  __device__ __forceinline__ void head(float (&x)[8], int step) {
+  __device__ __forceinline__ void head(float (&x)[8], uint4 gamma, int step) {
     float* logits = w.logits + (size_t)step * kVocab + own.head;
     Best best{-INFINITY, 0x7fffffff};
-    normed(x, gain(w.model.norm), own.head_rows, [&](int row, float logit) {
+    normed(x, gamma, own.head_rows, [&](int row, float logit) {
       if (row >= own.head_rows) return;
       logits[row] = logit;
       best.take(logit, own.head + row);
@@ -424,21 +433,25 @@ struct Consumer {
       unpack8(__ldg((const uint4*)(embedding + column)), x);
       if (t < own.x_rows) shared.residual[t] = __bfloat162float(embedding[own.x + t]);
       const KeyRange keys = key_range(blockIdx.x, position);
+      const int dim = ((own.qkv + t) % kHeadDim) / 2;
+      const float2 turn = warp == 0 ? __ldg(&w.model.rope[(size_t)position * 32 + dim]) : make_float2(1.f, 0.f);
+      uint4 gamma = gain(w.layers[0].norm_in);
       for (int i = 0; i < w.layer_count; ++i, ++epoch) {
         const Layer& l = w.layers[i];
-        const uint4 gamma = gain(l.norm_in);
         if (i > 0) await_floats<2>(s.hidden + column / 2, epoch - 1, x);
-        qkv(l, x, gamma);
+        qkv(l, x, gamma, turn);
+        gamma = gain(l.norm_post);  // each a phase ahead: a load that misses L2 queues behind the stream
         if (keys.active) attend(keys);
         if (keys.count > kJoinByReader && blockIdx.x < kKvHeads * kSplits) join_wide(keys.count);
         output(keys.count);
-        gate_up(l);
+        gate_up(gamma);
+        gamma = gain(i + 1 < w.layer_count ? w.layers[i + 1].norm_in : w.model.norm);
         down();
       }
       --epoch;  // of the last layer: the head and its exchange belong to it
       await_floats<2>(s.hidden + column / 2, epoch, x);
       __threadfence();  // all earlier cache stores are visible before this block's producer reads them for the next token
-      head(x, step);
+      head(x, gamma, step);
       ++epoch;
     }
     if (blockIdx.x == 0 && warp == 0) {
@@ -452,15 +465,15 @@ __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Wo
   Shared& shared = *(Shared*)(shared_memory + kDepth * kStageBytes);
   Ring ring;
   ring.init(shared_memory, shared.barriers, kDepth);
-  if (threadIdx.x == 0) ring.init_barriers();
+  ring.flight = kFlight;
+  if (threadIdx.x == 0) ring.init_barriers(), shared.own = w.shares[blockIdx.x];
   __syncthreads();
-  const Share own = w.shares[blockIdx.x];
   if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) produce(w, ring, own);
+    if (threadIdx.x == kConsumers) produce(w, ring, shared.own);
     return;
   }
   const int t = threadIdx.x;
-  Consumer{w, ring, own, shared, *(Scratch*)w.model.scratch, Cursor(), t, t & 31, t >> 5, Shape<kHidden>::column(t, 0), 0, 0, 0}.run();
+  Consumer{w, ring, shared.own, shared, *(Scratch*)w.model.scratch, Cursor(), t, t & 31, t >> 5, Shape<kHidden>::column(t, 0), 0, 0, 0}.run();
 }
 
 }  // namespace llama

@@ -103,15 +103,17 @@ __device__ __forceinline__ void dependency_wait() { asm volatile("griddepcontrol
 struct Cursor {
   int slot = 0;
   uint32_t parity = 0;
-  uint32_t groups = 0;  // consumers: groups of rows summed so far, over all products
+  bool first_round = true;
+  uint32_t passes = 0;  // consumers: passes summed so far, over all products
   __device__ __forceinline__ void advance(int depth) {
-    if (++slot == depth) slot = 0, parity ^= 1;
+    if (++slot == depth) slot = 0, parity ^= 1, first_round = false;
   }
 };
 
 struct Ring {
   uint32_t data, full, empty;  // shared-memory addresses
   int depth;
+  int flight = 1 << 20;  // stages that may be on their way at once; fewer keep the latency of all other loads low
 
   __device__ __forceinline__ void init(unsigned char* stages, uint64_t* barriers, int stages_count) {
     data = smem_address(stages), depth = stages_count;
@@ -121,12 +123,20 @@ struct Ring {
     for (int i = 0; i < depth; ++i) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, kWarps);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
+  // Producer thread: the next stage, once it is free and not too many are on their way.
+  __device__ __forceinline__ void claim(const Cursor& at) const {
+    barrier_wait(empty + 8 * at.slot, at.parity ^ 1);
+    if (flight >= depth) return;
+    const bool wrapped = at.slot < flight;  // the stage `flight` before this one lies in the round before
+    if (wrapped && at.first_round) return;
+    barrier_wait(full + 8 * (at.slot - flight + (wrapped ? depth : 0)), at.parity ^ (wrapped ? 1 : 0));
+  }
   // Producer thread: stream `bytes` from `from`, one stage at a time.
   __device__ __forceinline__ void produce(Cursor& at, const void* from, size_t bytes, uint64_t policy) const {
     const char* source = (const char*)from;
     for (size_t done = 0; done < bytes; done += kStageBytes) {
       uint32_t size = (uint32_t)(bytes - done < kStageBytes ? bytes - done : kStageBytes);
-      barrier_wait(empty + 8 * at.slot, at.parity ^ 1);
+      claim(at);
       barrier_expect(full + 8 * at.slot, size);
       bulk_copy(data + at.slot * kStageBytes, source + done, size, full + 8 * at.slot, policy);
       at.advance(depth);
@@ -219,7 +229,7 @@ __device__ __forceinline__ void multiply(const Ring& ring, Cursor& at, int rows,
   for (int base = 0; base < rows; base += S::kMaxRows) {
     const int in_pass = min(S::kMaxRows, rows - base);
     const int stages = (in_pass + S::kStageRows - 1) / S::kStageRows;
-    float* out = partials.row[at.groups++ & 1];
+    float* out = partials.row[at.passes++ & 1];
     for (int first = 0; first < stages; first += S::kGroupStages) {
       float sum[8];
 #pragma unroll
