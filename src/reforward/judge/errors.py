@@ -66,7 +66,11 @@ def joined(parts: Sequence[Errors]) -> Errors:
 
 def finite(values: Floats) -> Real:
     """As float64, non-finite elements as zero: their masks are compared before any number is."""
-    return np.where(np.isfinite(values), values, 0.0).astype(np.float64, copy=False)
+    wide = values.astype(np.float64)
+    known = np.isfinite(wide)
+    if not known.all():
+        wide[~known] = 0.0
+    return wide
 
 
 def divergence(truth: Real, other: Real) -> Real:

@@ -33,6 +33,8 @@ def finite_masks(rows: Sequence[Rows]) -> Finding:
 
 
 def _mask(part: Rows) -> NDArray[np.bool_]:
+    if np.isfinite(part.candidate).all() and np.isfinite(part.stock).all():
+        return np.zeros(0, np.bool_)
     nan = np.isnan(part.candidate) != np.isnan(part.stock)
     return nan | (_sign_of_infinity(part.candidate) != _sign_of_infinity(part.stock))
 

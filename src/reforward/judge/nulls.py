@@ -13,7 +13,7 @@ import numpy as np
 from reforward.domain.verdict import Finding
 from reforward.judge.arrays import Floats, Rows
 
-SAMPLE = 24
+SAMPLE = 8
 """Rows that nulls are tried on; more would only cost time."""
 
 Rule = Callable[[Sequence[Rows]], tuple[Finding, ...]]
