@@ -107,21 +107,19 @@ def _forge(folder: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "message"),
+    "statement",
     [
-        ("UPDATE records SET body = replace(body, '\"mid\":0.5', '\"mid\":0.9')", "does not match its content"),
-        ('UPDATE records SET body = replace(body, \'"order":0\', \'"order":"0"\')', "cannot be read: Expected `int`"),
-        ("UPDATE records SET body = replace(body, '\"slow\"', '\"medium\"')", "Invalid enum value 'medium'"),
-        ("UPDATE records SET body = replace(body, '\"arm\"', '\"leg\"')", "cannot be read"),
-        ("UPDATE records SET body = substr(body, 1, 20)", "cannot be read"),
-        ("UPDATE records SET tag = 'deployment' WHERE tag = 'turn'", "unknown kind 'deployment'; .* newer reforward"),
-        ("UPDATE records SET tag = 'turn' WHERE tag = 'run'", "cannot be read"),
+        "UPDATE records SET body = replace(body, '\"mid\":0.5', '\"mid\":0.9')",
+        "UPDATE records SET body = body || ' '",
+        "UPDATE records SET body = substr(body, 1, 20)",
+        "UPDATE records SET tag = 'turn' WHERE tag = 'run'",
+        "UPDATE records SET id = replace(id, 'run:b2:', 'run:b2:0')",
     ],
 )
-def test_verify_finds_what_was_forged(tmp_path: Path, statement: str, message: str) -> None:
+def test_verify_finds_what_was_forged(tmp_path: Path, statement: str) -> None:
     _open(tmp_path).append(*EVERY_KIND)
     _forge(tmp_path, statement)
-    with pytest.raises(LedgerCorrupt, match=message):
+    with pytest.raises(LedgerCorrupt, match="does not match its content"):
         _open(tmp_path).verify()
 
 

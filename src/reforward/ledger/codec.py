@@ -6,9 +6,9 @@ import msgspec
 
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.contract import Contract
-from reforward.domain.errors import LedgerCorrupt
+from reforward.domain.errors import BadInput, LedgerCorrupt
 from reforward.domain.measurement import Failed, Measurement
-from reforward.domain.record import Record
+from reforward.domain.record import Record, content_id
 from reforward.domain.run import Run, Turn
 from reforward.domain.subject import Subject
 from reforward.domain.target import Target
@@ -22,17 +22,23 @@ KINDS: dict[str, type[Record]] = {
     )
 }  # fmt: skip
 """Every record that a ledger can hold, by tag."""
+OTHER_VERSION = "another version of reforward wrote it: use that one, or begin a new ledger (REFORWARD_HOME)"
 
 
 def decode(record_id: str, tag: str, body: str) -> Record:
-    """The record of a row, checked against its id; `LedgerCorrupt` says what does not fit."""
+    """The record of a row, checked against its id; `LedgerCorrupt` says what does not fit.
+
+    The text is checked before its fields: so a damaged row and a row whose fields another version wrote are told apart.
+    """
+    if content_id(tag, body) != record_id:
+        raise LedgerCorrupt(f"{record_id} does not match its content, whose id is {content_id(tag, body)}")
     if tag not in KINDS:
-        raise LedgerCorrupt(f"{record_id} has the unknown kind {tag!r}; was the ledger written by a newer reforward?")
+        raise LedgerCorrupt(f"{record_id} has the unknown kind {tag!r}; {OTHER_VERSION}")
     try:
         plain: Any = msgspec.json.decode(body.encode())
         record = msgspec.convert(plain, KINDS[tag])
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise LedgerCorrupt(f"{record_id} cannot be read: {error}") from None
+    except (msgspec.ValidationError, msgspec.DecodeError, BadInput) as error:
+        raise LedgerCorrupt(f"{record_id} cannot be read: {error}; {OTHER_VERSION}") from None
     if record.id != record_id:
-        raise LedgerCorrupt(f"{record_id} does not match its content, whose id is {record.id}")
+        raise LedgerCorrupt(f"{record_id} has other fields than this reforward knows; {OTHER_VERSION}")
     return record
