@@ -139,7 +139,7 @@ class LmTrial:
 
     def _for_oracle(self, outputs: Sequence[Output]) -> list[int]:
         """Those farthest from the stock, and as many others, drawn."""
-        count = min(len(outputs), max(2, -(-len(outputs) // ORACLE)))
+        count = -(-len(outputs) // ORACLE)
         ranked = sorted(range(len(outputs)), key=lambda index: -farthest(outputs[index]))
         far, others = ranked[: -(-count // 2)], ranked[-(-count // 2) :]
         return [*far, *self.draw.sample(others, count - len(far))]
