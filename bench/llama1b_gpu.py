@@ -1,6 +1,6 @@
 """Llama-3.2-1B in bf16 at batch 1 on one GPU: ms per token at four contexts, with checks. Random weights throughout.
 
-    PYTHONPATH=src python bench/llama1b_gpu.py [--arms graph,persistent,torch] [--repeats 7] [--contexts ctx_short,...]
+    PYTHONPATH=src python bench/llama1b_gpu.py [--arms persistent,torch] [--repeats 7] [--contexts ctx_short,...]
 
 A figure is the mean of 127 dependent greedy steps, with argmax, embedding and the move of the position inside; the table
 shows the median of the repeats, arms interleaved. Before timing, each arm is checked at each context: intermediates are
@@ -31,8 +31,6 @@ sys.path[:0] = [str(RECIPE), str(ROOT / "src")]
 from build import build as build_recipe  # noqa: E402
 from pack import pack  # noqa: E402
 from plain import Plain  # noqa: E402
-from schedule import schedule  # noqa: E402
-from schedule import table as table_of  # noqa: E402
 
 from engine import Engine  # noqa: E402
 from reforward.models.llama import rms_norm, rope_angles  # noqa: E402
@@ -312,11 +310,10 @@ def verify(name: str, engine: Engine, base: Build, prompt: Tensor) -> dict[str, 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--arms", default="graph,torch")
+    parser.add_argument("--arms", default="persistent,torch")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--contexts", default=",".join(CONTEXTS))
     parser.add_argument("--no-check", action="store_true")
-    parser.add_argument("--tuning", action="append", default=[], help="arm:n,n,n for another copy of an arm")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -343,9 +340,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         + ", ".join(f"{name} {floor:.4f}" for name, floor in floors.items()),
         flush=True,
     )
-    engines = {arm: make_engine(base, arm) for arm in options.arms.split(",") if arm != "torch"}
-    for extra in options.tuning:
-        engines[extra] = make_engine(base, extra)
+    engines = {arm: Engine(base, folder / f"{arm}.so") for arm in options.arms.split(",") if arm != "torch"}
     checks: dict[str, object] = {}
     times: dict[str, dict[str, list[float]]] = {}
     for context, length in contexts.items():
@@ -372,18 +367,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         "checks": checks,
         "weights": "random",
     }
-
-
-def make_engine(base: Build, name: str) -> Engine:
-    """`persistent`, `graph`, or `graph:` and ring depths."""
-    arm, _, numbers = name.partition(":")
-    library = base.artifacts / f"{arm}.so"
-    if arm == "persistent":
-        blocks = torch.cuda.get_device_properties(0).multi_processor_count
-        return Engine(base, library, torch.tensor(table_of(schedule(SPEC, blocks)), dtype=torch.int32, device=DEVICE))
-    return Engine(
-        base, library, torch.tensor([int(n) for n in numbers.split(",")], dtype=torch.int32) if numbers else None
-    )
 
 
 def time_arms(

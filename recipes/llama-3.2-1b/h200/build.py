@@ -1,4 +1,4 @@
-"""Build stage: compile the decode kernels for Hopper with nvcc."""
+"""Build stage: compile the decode kernel for Hopper with nvcc."""
 
 import shutil
 import subprocess
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reforward.domain.errors import CandidateFailed
 
-SOURCES = ("graph", "persistent")
+SOURCES = ("persistent",)
 FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-gencode=arch=compute_90a,code=sm_90a")
 
 

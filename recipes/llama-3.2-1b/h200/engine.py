@@ -10,6 +10,7 @@ from torch import Tensor
 from reforward.domain.errors import BadInput, CandidateFailed
 from reforward.models.llama import inverse_frequencies
 from reforward.runtime.forward import Build, ModelSpec
+from schedule import schedule, table
 
 SHAPE = {"hidden": 2048, "heads": 32, "kv_heads": 8, "head_dim": 64, "intermediate": 8192, "vocab": 128256}
 MAX_LAYERS = 16
@@ -50,8 +51,7 @@ def rope_table(spec: ModelSpec, length: int, device: torch.device) -> Tensor:
 class Engine:
     """Holds the library, its scratch memory and the pointers; `decode` only enqueues work on the current stream."""
 
-    def __init__(self, build: Build, library: Path, numbers: Tensor | None = None) -> None:
-        """`numbers`: int32 on the device for persistent.cu (the schedule), on the host or None for graph.cu (depths)."""
+    def __init__(self, build: Build, library: Path) -> None:
         check_shape(build.spec, build.dtype)
         if not library.is_file():
             raise CandidateFailed("load", f"the build stage left no {library.name}")
@@ -63,25 +63,29 @@ class Engine:
         self.kept = (build.weights, build.packed, build.state)
         layers = (Layer * build.spec.layers)(*(self._layer(build, i) for i in range(build.spec.layers)))
         self.handle = ctypes.c_void_p()
-        self.numbers = numbers
-        pointer = ctypes.c_void_p(None if numbers is None else numbers.data_ptr())
-        scheduled = (pointer, numbers.shape[0]) if numbers is not None and numbers.is_cuda else (pointer,)
+        blocks = torch.cuda.get_device_properties(build.device).multi_processor_count
+        shares = table(schedule(build.spec, blocks))
+        self.shares = torch.tensor(shares, dtype=torch.int32, device=build.device)
         torch.cuda.synchronize(build.device)
         self._call(
             "engine_create",
             ctypes.byref(self._model(build)),
             ctypes.byref(layers),
             build.spec.layers,
-            *scheduled,
+            ctypes.c_void_p(self.shares.data_ptr()),
+            blocks,
             ctypes.byref(self.handle),
         )
 
     def decode(self, last: Tensor, slot: Tensor, position: Tensor, steps: int, tokens: Tensor, logits: Tensor) -> None:
         """`steps` greedy steps. All tensors on the device: `last`, `slot`, `position` int32 [1], `tokens` int32 [steps]
         and `logits` fp32 [steps, vocab], both contiguous."""
-        for tensor, dtype in ((last, torch.int32), (slot, torch.int32), (position, torch.int32), (tokens, torch.int32)):
-            assert tensor.dtype == dtype and tensor.is_contiguous()
-        assert logits.dtype == torch.float32 and logits.is_contiguous() and tokens.numel() >= steps
+        for tensor in (last, slot, position, tokens):
+            assert tensor.dtype == torch.int32
+            assert tensor.is_contiguous()
+        assert logits.dtype == torch.float32
+        assert logits.is_contiguous()
+        assert tokens.numel() >= steps
         pointers = [ctypes.c_void_p(t.data_ptr()) for t in (last, slot, position)]
         outputs = [ctypes.c_void_p(t.data_ptr()) for t in (tokens, logits)]
         stream = ctypes.c_void_p(torch.cuda.current_stream(last.device).cuda_stream)
@@ -97,19 +101,17 @@ class Engine:
             raise CandidateFailed("run", f"{name} failed with CUDA error {code}")
 
     def _model(self, build: Build) -> Model:
-        weights = build.weights
-        embed = weights["model.embed_tokens.weight"]
-        head = embed if build.spec.tied else weights["lm_head.weight"]
-        tensors = (embed, head, weights["model.norm.weight"], self.rope, self.scratch)
+        weights, head = build.weights, build.packed["head"]
+        tensors = (weights["model.embed_tokens.weight"], head, weights["model.norm.weight"], self.rope, self.scratch)
         return Model(*(t.data_ptr() for t in tensors), build.limits.length, build.spec.rms_eps)
 
     def _layer(self, build: Build, layer: int) -> Layer:
         own = f"model.layers.{layer}"
         tensors = (
             build.packed[f"qkv.{layer}"],
-            build.weights[f"{own}.self_attn.o_proj.weight"],
+            build.packed[f"o.{layer}"],
             build.packed[f"gate_up.{layer}"],
-            build.weights[f"{own}.mlp.down_proj.weight"],
+            build.packed[f"down.{layer}"],
             build.weights[f"{own}.input_layernorm.weight"],
             build.weights[f"{own}.post_attention_layernorm.weight"],
             build.state[f"keys.{layer}"],

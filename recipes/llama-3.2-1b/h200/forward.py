@@ -1,4 +1,4 @@
-"""Llama-3.2-1B in bf16 on one H200: batch-1 decode by hand-written kernels, everything else in plain PyTorch.
+"""Llama-3.2-1B in bf16 on one H200: batch-1 decode by a hand-written kernel, everything else in plain PyTorch.
 
 Class of the rewrite: reassociated (fp32 sums in another order; the same bits on every run).
 """
@@ -13,7 +13,7 @@ from pack import pack
 from plain import Plain
 from reforward.runtime.forward import Batch, Build, Limits, ModelSpec, Segment, StateTensor
 
-LIBRARY = "graph.so"
+LIBRARY = "persistent.so"
 
 
 class Forward:

@@ -25,13 +25,13 @@
 
 namespace llama {
 
-constexpr int kDepth = 12;
+constexpr int kDepth = 11;
 constexpr int kFlight = 2;
 constexpr int kSpinLimit = 1 << 22;
 constexpr int kMaxBlocks = 256;
 constexpr int kStageKeys = kStageBytes / (2 * kHeadDim * (int)sizeof(bf16));
 
-// What one block owns: first packed row and count of rows.
+// What one block owns in one layer: first packed row and count of rows, multiples of 8.
 struct Share {
   int qkv, qkv_rows, x, x_rows, inner, inner_rows, head, head_rows;
 };
@@ -64,7 +64,8 @@ struct Work {
 
 struct Shared {
   uint64_t barriers[2 * kDepth];
-  Share own;
+  Share own[kLayers];
+  Vector vector;
   Partials partials;
   Joint<kWarps> joint;
   alignas(16) float q[kGroup][kHeadDim];
@@ -81,11 +82,6 @@ static_assert(kSharedBytes <= 232448, "an SM of Hopper gives a block 227 KB");
 extern __shared__ __align__(128) unsigned char shared_memory[];
 
 // ---- exchange ------------------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ uint32_t pack2(float a, float b) {
-  __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-  return *(uint32_t*)&v;
-}
 
 __device__ __forceinline__ void publish(Word* to, uint32_t value, uint32_t epoch) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"((Word)epoch << 32 | value) : "memory");
@@ -114,20 +110,14 @@ __device__ __forceinline__ uint32_t await(const Word* from, uint32_t epoch) {
   return v.x;
 }
 
-// 2 * kPairs consecutive words, each of two bf16, as 4 * kPairs floats.
-template <int kPairs>
-__device__ __forceinline__ void await_floats(const Word* from, uint32_t epoch, float* out) {
-  uint4 v[kPairs];
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) v[i] = peek2(from + 2 * i);
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
-    for (int spin = 0; v[i].y != epoch || v[i].w != epoch; ++spin) {
-      if (spin > kSpinLimit) __trap();
-      v[i] = peek2(from + 2 * i);
-    }
-    out[4 * i] = low(v[i].x), out[4 * i + 1] = high(v[i].x), out[4 * i + 2] = low(v[i].z), out[4 * i + 3] = high(v[i].z);
+// Two consecutive words, each of two bf16.
+__device__ __forceinline__ void await4(const Word* from, uint32_t epoch, float* out) {
+  uint4 v = peek2(from);
+  for (int spin = 0; v.y != epoch || v.w != epoch; ++spin) {
+    if (spin > kSpinLimit) __trap();
+    v = peek2(from);
   }
+  out[0] = low(v.x), out[1] = high(v.x), out[2] = low(v.z), out[3] = high(v.z);
 }
 
 // ---- producer ------------------------------------------------------------------------------------------------------------
@@ -167,7 +157,7 @@ __device__ __forceinline__ void produce_rows(const Ring& ring, Cursor& at, const
   ring.produce(at, matrix + (size_t)first * columns, (size_t)rows * columns * sizeof(bf16), stream_policy());
 }
 
-__device__ void produce(const Work& w, const Ring& ring, const Share& own) {
+__device__ void produce(const Work& w, const Ring& ring, const Share* shares) {
   Cursor at;
   const int kv = blockIdx.x / kSplits;
   const size_t base = ((size_t)*w.slot * kKvHeads + kv) * w.model.length * kHeadDim;
@@ -178,50 +168,45 @@ __device__ void produce(const Work& w, const Ring& ring, const Share& own) {
     const KeyRange keys = key_range(blockIdx.x, position);
     for (int i = 0; i < w.layer_count; ++i) {
       const Layer& l = w.layers[i];
+      const Share& own = shares[i];
       produce_rows(ring, at, l.qkv, kHidden, own.qkv, own.qkv_rows);
       produce_cache(ring, at, l, base, keys);
       produce_rows(ring, at, l.o, kHidden, own.x, own.x_rows);
       produce_rows(ring, at, l.gate_up, kHidden, own.inner, own.inner_rows);
       produce_rows(ring, at, l.down, kInner, own.x, own.x_rows);
     }
-    produce_rows(ring, at, w.model.head, kHidden, own.head, own.head_rows);
+    produce_rows(ring, at, w.model.head, kHidden, shares[0].head, shares[0].head_rows);
   }
 }
 
 // ---- consumers -----------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void scale8(float (&x)[8], uint4 by) {
-  float g[8];
-  unpack8(by, g);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) x[i] *= g[i];
-}
-
 struct Consumer {
   const Work& w;
   const Ring& ring;
-  const Share& own;
   Shared& shared;
   Scratch& s;
   Cursor at;
-  int t, lane, warp, column;
+  int t, lane, warp;
+  int column;  // first of the four of a hidden vector that this thread handles
   int position, slot;
   uint32_t epoch;
 
   // Normalise `x` and multiply the rows that come next; done(row, sum).
   template <class Done>
-  __device__ __forceinline__ void normed(float (&x)[8], uint4 gamma, int rows, Done done) {
+  __device__ __forceinline__ void normed(float (&x)[4], uint2 gamma, int rows, Done done) {
     share_squares(x, shared.partials);
-    scale8(x, gamma);
+    x[0] *= low(gamma.x), x[1] *= high(gamma.x), x[2] *= low(gamma.y), x[3] *= high(gamma.y);
+    put<kHidden>(shared.vector, warp, lane, 0, x);
     const float eps = w.model.eps;
-    multiply<kHidden>(ring, at, rows, x, shared.partials,
+    multiply<kHidden>(ring, at, rows, shared.vector, shared.partials,
                       [&](int row, float sum) { done(row, sum * inverse_rms(shared.partials, eps)); });
   }
 
-  __device__ __forceinline__ uint4 gain(const bf16* norm) const { return __ldg((const uint4*)(norm + column)); }
+  __device__ __forceinline__ uint2 gain(const bf16* norm) const { return __ldg((const uint2*)(norm + column)); }
 
   // `turn`: cos and sin for the row that this thread finishes.
-  __device__ __forceinline__ void qkv(const Layer& l, float (&x)[8], uint4 gamma, float2 turn) {
+  __device__ __forceinline__ void qkv(const Layer& l, const Share& own, float (&x)[4], uint2 gamma, float2 turn) {
     normed(x, gamma, own.qkv_rows, [&](int row, float mine) {
       const float other = __shfl_xor_sync(~0u, mine, 1);
       row += own.qkv;
@@ -331,10 +316,10 @@ struct Consumer {
     if (lane < 16 && !(lane & 1)) publish(&s.mixed[(first + lane) / 2], pack2(value, next), epoch);
   }
 
-  __device__ __forceinline__ void await_mixed(int count, float (&x)[8]) {
-    if (count > kJoinByReader) return await_floats<2>(s.mixed + column / 2, epoch, x);
+  __device__ __forceinline__ void await_mixed(int count, float (&x)[4]) {
+    if (count > kJoinByReader) return await4(s.mixed + column / 2, epoch, x);
     const int head = column / kHeadDim;
-    await_floats<2>(s.part[0] + column / 2, epoch, x);
+    await4(s.part[0] + column / 2, epoch, x);
     if (count == 1) return;
     float log[kJoinByReader], top = -1e30f, total = 0.f;
 #pragma unroll
@@ -345,19 +330,19 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < kJoinByReader; ++i) total += log[i] = exp2f(log[i] - top);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) x[j] *= log[0] / total;
+    for (int j = 0; j < 4; ++j) x[j] *= log[0] / total;
 #pragma unroll
     for (int i = 1; i < kJoinByReader; ++i) {
       if (i >= count) break;
-      float y[8];
-      await_floats<2>(s.part[i] + column / 2, epoch, y);
+      float y[4];
+      await4(s.part[i] + column / 2, epoch, y);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) x[j] = fmaf(log[i] / total, y[j], x[j]);
+      for (int j = 0; j < 4; ++j) x[j] = fmaf(log[i] / total, y[j], x[j]);
     }
   }
 
   // Add to the fp32 residual of this block's rows and publish it. Rows come in pairs.
-  __device__ __forceinline__ void residual(Word* table, int row, float sum) {
+  __device__ __forceinline__ void residual(Word* table, const Share& own, int row, float sum) {
     const bool mine = row < own.x_rows;
     float x = mine ? shared.residual[row] + sum : 0.f;
     const float next = __shfl_xor_sync(~0u, x, 1);
@@ -366,16 +351,17 @@ struct Consumer {
     if (!(row & 1)) publish(&table[(own.x + row) / 2], pack2(x, next), epoch);
   }
 
-  __device__ __forceinline__ void output(int count) {
-    float x[8];
+  __device__ __forceinline__ void output(const Share& own, int count) {
+    float x[4];
     await_mixed(count, x);
-    multiply<kHidden>(ring, at, own.x_rows, x, shared.partials,
-                      [&](int row, float sum) { residual(s.middle, row, sum); });
+    put<kHidden>(shared.vector, warp, lane, 0, x);
+    multiply<kHidden>(ring, at, own.x_rows, shared.vector, shared.partials,
+                      [&](int row, float sum) { residual(s.middle, own, row, sum); });
   }
 
-  __device__ __forceinline__ void gate_up(uint4 gamma) {
-    float x[8];
-    await_floats<2>(s.middle + column / 2, epoch, x);
+  __device__ __forceinline__ void gate_up(const Share& own, uint2 gamma) {
+    float x[4];
+    await4(s.middle + column / 2, epoch, x);
     normed(x, gamma, own.inner_rows, [&](int row, float mine) {
       const float up = __shfl_xor_sync(~0u, mine, 1);
       const float product = mine / (1.f + __expf(-mine)) * up;  // of (gate j, up j), in even lanes
@@ -384,15 +370,19 @@ struct Consumer {
     });
   }
 
-  __device__ __forceinline__ void down() {
-    float x[16];
+  __device__ __forceinline__ void down(const Share& own) {
+    constexpr int kParts = Shape<kInner>::kColumns / 128;
+    const Word* from = s.inner + (warp * Shape<kInner>::kColumns + lane * 4) / 2;
+    float x[kParts][4];
 #pragma unroll
-    for (int c = 0; c < 2; ++c) await_floats<2>(s.inner + Shape<kInner>::column(t, c) / 2, epoch, x + 8 * c);
-    multiply<kInner>(ring, at, own.x_rows, x, shared.partials,
-                     [&](int row, float sum) { residual(s.hidden, row, sum); });
+    for (int i = 0; i < kParts; ++i) await4(from + i * 64, epoch, x[i]);
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) put<kInner>(shared.vector, warp, lane, i, x[i]);
+    multiply<kInner>(ring, at, own.x_rows, shared.vector, shared.partials,
+                     [&](int row, float sum) { residual(s.hidden, own, row, sum); });
   }
 
-  __device__ __forceinline__ void head(float (&x)[8], uint4 gamma, int step) {
+  __device__ __forceinline__ void head(const Share& own, float (&x)[4], uint2 gamma, int step) {
     float* logits = w.logits + (size_t)step * kVocab + own.head;
     Best best{-INFINITY, 0x7fffffff};
     normed(x, gamma, own.head_rows, [&](int row, float logit) {
@@ -429,29 +419,31 @@ struct Consumer {
         if (blockIdx.x == 0 && t == 0) w.tokens[step - 1] = token;
       }
       const bf16* embedding = w.model.embed + (size_t)token * kHidden;
-      float x[8];
-      unpack8(__ldg((const uint4*)(embedding + column)), x);
-      if (t < own.x_rows) shared.residual[t] = __bfloat162float(embedding[own.x + t]);
+      const uint2 row = __ldg((const uint2*)(embedding + column));
+      float x[4] = {low(row.x), high(row.x), low(row.y), high(row.y)};
+      const Share& first = shared.own[0];
+      if (t < first.x_rows) shared.residual[t] = __bfloat162float(embedding[first.x + t]);
       const KeyRange keys = key_range(blockIdx.x, position);
-      const int dim = ((own.qkv + t) % kHeadDim) / 2;
+      const int dim = ((first.qkv + t) % kHeadDim) / 2;
       const float2 turn = warp == 0 ? __ldg(&w.model.rope[(size_t)position * 32 + dim]) : make_float2(1.f, 0.f);
-      uint4 gamma = gain(w.layers[0].norm_in);
+      uint2 gamma = gain(w.layers[0].norm_in);
       for (int i = 0; i < w.layer_count; ++i, ++epoch) {
         const Layer& l = w.layers[i];
-        if (i > 0) await_floats<2>(s.hidden + column / 2, epoch - 1, x);
-        qkv(l, x, gamma, turn);
+        const Share& own = shared.own[i];
+        if (i > 0) await4(s.hidden + column / 2, epoch - 1, x);
+        qkv(l, own, x, gamma, turn);
         gamma = gain(l.norm_post);  // each a phase ahead: a load that misses L2 queues behind the stream
         if (keys.active) attend(keys);
         if (keys.count > kJoinByReader && blockIdx.x < kKvHeads * kSplits) join_wide(keys.count);
-        output(keys.count);
-        gate_up(gamma);
+        output(own, keys.count);
+        gate_up(own, gamma);
         gamma = gain(i + 1 < w.layer_count ? w.layers[i + 1].norm_in : w.model.norm);
-        down();
+        down(own);
       }
       --epoch;  // of the last layer: the head and its exchange belong to it
-      await_floats<2>(s.hidden + column / 2, epoch, x);
+      await4(s.hidden + column / 2, epoch, x);
       __threadfence();  // all earlier cache stores are visible before this block's producer reads them for the next token
-      head(x, gamma, step);
+      head(first, x, gamma, step);
       ++epoch;
     }
     if (blockIdx.x == 0 && warp == 0) {
@@ -466,14 +458,15 @@ __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Wo
   Ring ring;
   ring.init(shared_memory, shared.barriers, kDepth);
   ring.flight = kFlight;
-  if (threadIdx.x == 0) ring.init_barriers(), shared.own = w.shares[blockIdx.x];
+  if (threadIdx.x == 0) ring.init_barriers();
+  for (int i = threadIdx.x; i < w.layer_count; i += kThreads) shared.own[i] = w.shares[i * gridDim.x + blockIdx.x];
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     if (threadIdx.x == kConsumers) produce(w, ring, shared.own);
     return;
   }
   const int t = threadIdx.x;
-  Consumer{w, ring, shared.own, shared, *(Scratch*)w.model.scratch, Cursor(), t, t & 31, t >> 5, Shape<kHidden>::column(t, 0), 0, 0, 0}.run();
+  Consumer{w, ring, shared, *(Scratch*)w.model.scratch, Cursor(), t, t & 31, t >> 5, t * 4, 0, 0, 0}.run();
 }
 
 }  // namespace llama
@@ -501,7 +494,7 @@ extern "C" {
 
 size_t engine_scratch_bytes() { return sizeof(Scratch); }
 
-// `shares`: a table in device memory, one entry a block. 0, or a CUDA error code.
+// `shares`: a table [layers][blocks] in device memory. 0, or a CUDA error code.
 int engine_create(const Model* model, const Layer* layers, int layer_count, const int* shares, int blocks, Engine** out) {
   Engine* e = new Engine{};
   e->work.model = *model, e->work.layer_count = layer_count, e->work.shares = (const Share*)shares;

@@ -1,10 +1,11 @@
-// Shared parts of the Llama-3.2-1B decode kernels: shapes, the weight ring, and the streaming matrix-vector product.
+// Shared parts of the Llama-3.2-1B decode kernel: shapes, the weight ring, and the streaming matrix-vector product.
 //
 // A matrix-vector product at batch 1 is a stream of weights. One producer thread copies this block's rows, which lie
 // one after the other in memory, through a ring of 16 KB stages in shared memory (bulk copies that complete on an
-// mbarrier). 512 consumer threads keep the activations they need in registers: thread t always multiplies the same 8
-// (K = 2048) or 16 (K = 8192) columns, so a stage costs two 16-byte shared loads a thread and no activation loads.
-// Sums are fp32 in a fixed order: products of a thread, then a butterfly in the warp, then the warps in order.
+// mbarrier). 16 consumer warps multiply on the tensor cores, not for their rate but because they need a fifth of the
+// instructions: a warp owns a sixteenth of the columns, and the weights are packed in the order of the matrix
+// fragments (pack.py), so that 8 rows x 32 columns are one 16-byte shared load a lane. The vector is the other operand,
+// split in two bf16 rows, v = high + low, which keeps 16 bits of its mantissa. Sums are fp32 in a fixed order.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,7 +31,7 @@ constexpr int kWarps = kConsumers / 32;
 
 using bf16 = __nv_bfloat16;
 
-// Pointers to one layer. `qkv` and `gate_up` are packed (see pack.py); all others lie as in the checkpoint.
+// Pointers to one layer. Matrices are packed (pack.py).
 struct Layer {
   const bf16 *qkv, *o, *gate_up, *down, *norm_in, *norm_post;
   bf16 *keys, *values;  // [slots][kv head][length][kHeadDim]
@@ -173,104 +174,107 @@ __device__ __forceinline__ float warp_sum(float v) {
   return v;
 }
 
-// Sum each of 8 values over the warp; lane L returns value (L >> 2). 9 shuffles instead of 40.
-__device__ __forceinline__ float warp_sum8(const float (&v)[8], int lane) {
-  float a[4], b[2];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    float keep = lane & 16 ? v[i + 4] : v[i], give = lane & 16 ? v[i] : v[i + 4];
-    a[i] = keep + __shfl_xor_sync(~0u, give, 16);
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    float keep = lane & 8 ? a[i + 2] : a[i], give = lane & 8 ? a[i] : a[i + 2];
-    b[i] = keep + __shfl_xor_sync(~0u, give, 8);
-  }
-  float keep = lane & 4 ? b[1] : b[0], give = lane & 4 ? b[0] : b[1];
-  float c = keep + __shfl_xor_sync(~0u, give, 4);
-  c += __shfl_xor_sync(~0u, c, 2);
-  return c + __shfl_xor_sync(~0u, c, 1);
+__device__ __forceinline__ uint32_t pack2(float a, float b) {
+  __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
+  return *(uint32_t*)&v;
 }
 
-// First of the units (rows, or pairs of rows) that belong to block `b` of `n`: contiguous, sizes differ by at most one.
-__host__ __device__ __forceinline__ int first_unit(int b, int units, int n) { return (int)((long long)b * units / n); }
+// sum[16 x 8] += a[16 x 16] b[16 x 8]; rows 8 .. 15 of a are zero. Lane (g, t) = (lane >> 2, lane & 3) holds columns 2t,
+// 2t + 1 (a0) and 2t + 8, 2t + 9 (a2) of row g of a, and the same rows (b0, b1) of column g of b.
+__device__ __forceinline__ void multiply_tile(float (&sum)[4], uint32_t a0, uint32_t a2, uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a0), "r"(0), "r"(a2), "r"(0), "r"(b0), "r"(b1));
+}
 
 // ---- streaming matrix-vector product -----------------------------------------------------------------------------------
 
+constexpr int kTileRows = 8;
+constexpr int kTileColumns = 32;
 constexpr int kPassRows = 128;  // rows between two barriers
 
 struct Partials {
   // [row of the pass][warp that summed it], padded against bank conflicts. Two passes in flight: who writes a buffer
   // again has passed the barrier after the one that its readers waited at.
-  float row[2][kPassRows * 9];
-  float square[8];  // sums of squares of the input, for the RMS norm
+  float row[2][kPassRows][kWarps + 1];
+  float square[kWarps];  // sums of squares of the input, for the RMS norm
+};
+
+// The vector, in shared memory: its high parts and, if there is room (K = 2048), its low parts.
+struct alignas(16) Vector {
+  bf16 high[kHidden], low[kInner - kHidden];
 };
 
 template <int K>
 struct Shape {
-  static constexpr int kRowsAtOnce = kConsumers * 8 / K > 0 ? kConsumers * 8 / K : 1;  // 2 for 2048, 1 for 8192
-  static constexpr int kChunks = K / (kConsumers / kRowsAtOnce * 8);                    // 1 for 2048, 2 for 8192
-  static constexpr int kStageRows = kStageBytes / (2 * K);
-  static constexpr int kGroupStages = 8 * kRowsAtOnce / kStageRows;  // a thread sums 8 rows at a time
-  static constexpr int kWarpsPerRow = kWarps / kRowsAtOnce;
-  static constexpr int kStride = kWarpsPerRow + 1;
-  static constexpr int kMaxRows = kPassRows * 9 / kStride < kPassRows ? 64 : kPassRows;  // of a pass
-  // First column of chunk `c` of consumer thread `t`.
-  static __device__ __forceinline__ int column(int t, int c) { return (t % (kConsumers / kRowsAtOnce) + c * kConsumers) * 8; }
+  static constexpr int kColumns = K / kWarps;  // of a warp
+  static constexpr bool kHasLow = K == kHidden;
+  static constexpr int kStagePairs = K * kTileRows * 2 / kStageBytes / 2;  // of a tile row: 1 for 2048, 4 for 8192
 };
 
-// Multiply `rows` streamed rows with the activations `x` of this thread. After each pass of up to 128 rows, thread r of
-// the first warps calls done(row, sum) for row r of the pass; whole warps take part, so `row` may be past the end.
+// Lane `lane` of warp `warp` puts its four columns, warp * kColumns + part * 128 + lane * 4 .. + 4.
+template <int K>
+__device__ __forceinline__ void put(Vector& to, int warp, int lane, int part, const float* x) {
+  const int at = warp * Shape<K>::kColumns + part * 128 + lane * 4;
+  const uint32_t a = pack2(x[0], x[1]), b = pack2(x[2], x[3]);
+  *(uint2*)(to.high + at) = make_uint2(a, b);
+  if constexpr (Shape<K>::kHasLow)
+    *(uint2*)(to.low + at) = make_uint2(pack2(x[0] - low(a), x[1] - high(a)), pack2(x[2] - low(b), x[3] - high(b)));
+}
+
+// Multiply `rows` streamed rows (a multiple of 8) with the vector, of which each warp has put its own columns. After
+// each pass of up to 128 rows, thread r of the first warps calls done(row, sum) for row r of the pass; whole warps take
+// part, so `row` may be past the end.
 template <int K, class Done>
-__device__ __forceinline__ void multiply(const Ring& ring, Cursor& at, int rows, const float (&x)[8 * Shape<K>::kChunks],
-                                         Partials& partials, Done done) {
+__device__ __forceinline__ void multiply(const Ring& ring, Cursor& at, int rows, const Vector& vector, Partials& partials,
+                                         Done done) {
   using S = Shape<K>;
   const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
-  for (int base = 0; base < rows; base += S::kMaxRows) {
-    const int in_pass = min(S::kMaxRows, rows - base);
-    const int stages = (in_pass + S::kStageRows - 1) / S::kStageRows;
-    float* out = partials.row[at.passes++ & 1];
-    for (int first = 0; first < stages; first += S::kGroupStages) {
-      float sum[8];
+  __syncwarp();
+  // Lanes 0 .. 3 hold the high row of the fragment, 4 .. 7 the low row, all others zeros.
+  const bool holds = lane < (S::kHasLow ? 8 : 4);
+  const uint32_t mine = smem_address(lane < 4 ? vector.high : vector.low) + (warp * S::kColumns + (lane & 3) * 8) * 2;
+  auto fragment = [&](int tile) { return holds ? shared_load(mine + tile * kTileColumns * 2) : make_uint4(0, 0, 0, 0); };
+  uint4 kept[4];  // the whole of the warp's columns if K = 2048
+  if constexpr (S::kStagePairs == 1) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) sum[i] = 0.f;
+    for (int i = 0; i < 4; ++i) kept[i] = fragment(i);
+  }
+  for (int base = 0; base < rows; base += kPassRows) {
+    const int in_pass = min(kPassRows, rows - base);
+    float(*out)[kWarps + 1] = partials.row[at.passes++ & 1];
+    for (int row = 0; row < in_pass; row += kTileRows) {
+      float sum[2][4] = {};
 #pragma unroll
-      for (int s = 0; s < S::kGroupStages; s += 2) {  // two stages at a time: four loads in flight
-        if (first + s >= stages) break;
-        const bool both = first + s + 1 < stages;
+      for (int pair = 0; pair < S::kStagePairs; ++pair) {
+        const uint32_t place = ring.data + warp * 1024 + lane * 16;
         const int slot = at.slot;
         barrier_wait(ring.full + 8 * slot, at.parity);
-        const uint32_t place = ring.data + t * 16;
-        const uint4 a = shared_load(place + slot * kStageBytes), b = shared_load(place + slot * kStageBytes + kConsumers * 16);
         at.advance(ring.depth);
         const int next = at.slot;
-        if (both) {
-          barrier_wait(ring.full + 8 * next, at.parity);
-          at.advance(ring.depth);
+        barrier_wait(ring.full + 8 * next, at.parity);
+        at.advance(ring.depth);
+        uint4 w[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) w[i] = shared_load(place + (i < 2 ? slot : next) * kStageBytes + (i & 1) * 512);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const uint4 x = S::kStagePairs == 1 ? kept[i] : fragment(pair * 4 + i);
+          multiply_tile(sum[0], x.x, x.y, w[i].x, w[i].y);
+          multiply_tile(sum[1], x.z, x.w, w[i].z, w[i].w);
         }
-        const uint4 c = shared_load(place + next * kStageBytes), d = shared_load(place + next * kStageBytes + kConsumers * 16);
-        constexpr int kSums = S::kChunks == 1 ? 2 : 1;  // of a stage: two rows, or one row in two chunks
-        constexpr int kLast = 8 * (S::kChunks - 1);
-        sum[s * kSums] = dot8(a, x, sum[s * kSums]);
-        sum[s * kSums + kSums - 1] = dot8(b, x + kLast, sum[s * kSums + kSums - 1]);
-        sum[s * kSums + kSums] = dot8(c, x, sum[s * kSums + kSums]);
-        sum[s * kSums + 2 * kSums - 1] = dot8(d, x + kLast, sum[s * kSums + 2 * kSums - 1]);
         __syncwarp();
-        if (lane == 0) {
-          barrier_arrive(ring.empty + 8 * slot);
-          if (both) barrier_arrive(ring.empty + 8 * next);
-        }
+        if (lane == 0) barrier_arrive(ring.empty + 8 * slot), barrier_arrive(ring.empty + 8 * next);
       }
-      const float total = warp_sum8(sum, lane);
-      const int row = first * S::kStageRows + (lane >> 2) * S::kRowsAtOnce + warp / S::kWarpsPerRow;
-      if ((lane & 3) == 0) out[row * S::kStride + warp % S::kWarpsPerRow] = total;
+      float a = sum[0][0] + sum[1][0], b = sum[0][1] + sum[1][1];
+      if constexpr (S::kHasLow) a += __shfl_xor_sync(~0u, a, 4), b += __shfl_xor_sync(~0u, b, 4);
+      if (lane < 4) out[row + lane * 2][warp] = a, out[row + lane * 2 + 1][warp] = b;
     }
     consumer_sync();
     if (warp * 32 < in_pass) {
-      const float* parts = out + t * S::kStride;
       float all = 0.f;
 #pragma unroll
-      for (int w = 0; w < S::kWarpsPerRow; ++w) all += parts[w];
+      for (int w = 0; w < kWarps; ++w) all += out[t][w];
       done(base + t, all);
     }
   }
@@ -280,16 +284,13 @@ __device__ __forceinline__ void multiply(const Ring& ring, Cursor& at, int rows,
 __device__ __forceinline__ float inverse_rms(const Partials& partials, float eps) {
   float all = 0.f;
 #pragma unroll
-  for (int w = 0; w < 8; ++w) all += partials.square[w];
+  for (int w = 0; w < kWarps; ++w) all += partials.square[w];
   return rsqrtf(all / kHidden + eps);
 }
 
-__device__ __forceinline__ void share_squares(const float (&x)[8], Partials& partials) {
-  float sum = 0.f;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) sum = fmaf(x[i], x[i], sum);
-  sum = warp_sum(sum);
-  if (threadIdx.x < 256 && (threadIdx.x & 31) == 0) partials.square[threadIdx.x >> 5] = sum;
+__device__ __forceinline__ void share_squares(const float (&x)[4], Partials& partials) {
+  const float sum = warp_sum(fmaf(x[0], x[0], x[1] * x[1]) + fmaf(x[2], x[2], x[3] * x[3]));
+  if ((threadIdx.x & 31) == 0) partials.square[threadIdx.x >> 5] = sum;
 }
 
 // (value, index) of the larger; the lower index wins a tie, as argmax does.
