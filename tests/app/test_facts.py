@@ -1,10 +1,11 @@
 """Budgets, medians with their intervals, and diffs."""
 
+import math
 import random
 
 import pytest
 
-from reforward.app.budget import Budget, parse_seconds
+from reforward.app.budget import Budget, InTime, parse_seconds
 from reforward.app.diffs import stat, unified
 from reforward.app.facts import median, tier_agreement
 from reforward.domain.candidate import Candidate, SourceFile
@@ -37,6 +38,17 @@ def test_screening_leaves_time_to_confirm():
     assert not budget.over(70)
     assert budget.over(100)
     assert Budget(candidates=3).screening_over(0, 3)
+
+
+def test_a_session_ends_when_the_time_of_the_run_is_up():
+    class Never:
+        def observe(self, samples):
+            return "continue"
+
+    assert InTime(Never(), 1000).observe(()) == "continue"
+    assert InTime(Never(), 0).observe(()) == "stop"
+    assert Budget(seconds=100).left(30) == 70
+    assert Budget(candidates=1).left(30) == math.inf
 
 
 def test_the_interval_of_a_median_covers_it():

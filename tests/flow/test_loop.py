@@ -65,7 +65,7 @@ def test_a_candidate_that_raises_is_a_failed_row_with_its_log(home, tmp_path):
     assert (done["ruling"], done["reason"]) == ("reject", "failed")
     failed = json.loads(reforward(home, "show", done["measurement"], "--json"))["record"]
     assert failed["stage"] == "load"
-    assert "TypeError" in failed["reason"]
+    assert "step(self) cannot be called" in failed["reason"]
 
 
 def test_zeros_are_never_accepted(home, tmp_path):

@@ -1,9 +1,15 @@
 """How long a run may go on: seconds, candidates, or both."""
 
+import math
 import re
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from reforward.domain.errors import BadInput
+from reforward.domain.measurement import Sample
+from reforward.domain.ports import Stopping
 
 SEARCH_SHARE = 0.6
 """Share of the seconds that may go into screening before the best candidates must be confirmed."""
@@ -30,6 +36,10 @@ class Budget:
         late = self.seconds is not None and elapsed_s >= SEARCH_SHARE * self.seconds
         return late or (self.candidates is not None and screened >= self.candidates)
 
+    def left(self, elapsed_s: float) -> float:
+        """Seconds that remain; infinite without a limit of time."""
+        return math.inf if self.seconds is None else self.seconds - elapsed_s
+
     def over(self, elapsed_s: float) -> bool:
         """Nothing more may be started."""
         return self.seconds is not None and elapsed_s >= self.seconds
@@ -41,3 +51,18 @@ def parse_seconds(text: str) -> float:
     if not match:
         raise BadInput(f"budget {text!r} is not a duration; write a number and s, m or h, such as 10m")
     return float(match[1]) * _UNITS[match[2]]
+
+
+class InTime:
+    """A stopping rule that also ends a session when the run's time is up, whatever the samples say.
+
+    The end does not depend on the samples, so it takes nothing from the error budget; such a session is `undecided`
+    unless it has been decided before.
+    """
+
+    def __init__(self, rule: Stopping, seconds: float) -> None:
+        self.rule, self.until = rule, time.monotonic() + seconds
+
+    def observe(self, samples: Sequence[Sample]) -> Literal["continue", "stop"]:
+        """Asked after each completed pair of launches."""
+        return "stop" if time.monotonic() >= self.until else self.rule.observe(samples)

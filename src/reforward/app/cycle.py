@@ -63,7 +63,8 @@ class Cycle:
         begun = time.monotonic()
         incumbent = self.journal.incumbent
         looks = self.journal.confirmations
-        facts, outputs = self.house.measure(candidate, incumbent, tier, confirmations=looks)
+        left = self.budget.left(self.elapsed_s)
+        facts, outputs = self.house.measure(candidate, incumbent, tier, confirmations=looks, seconds=left)
         verdict = self.house.judge(looks).rule(facts, outputs, self.house.contract)
         self.journal.close_turn(facts, verdict, candidate, incumbent)
         reason = self.journal.reason_for(candidate)

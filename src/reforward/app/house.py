@@ -1,10 +1,12 @@
 """Everything one command works with, built from settings and passed around: subject, engine, judge, ledger, workloads."""
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from reforward.app.budget import InTime
 from reforward.app.config import Config, load_config
 from reforward.app.journal import Journal
 from reforward.app.settings import Settings
@@ -43,10 +45,15 @@ class House:
         """The judge of the next session, after so many confirmations of the same run."""
         return StandardJudge(confirmations=confirmations)
 
-    def measure(self, candidate: Candidate, incumbent: Candidate, tier: Tier, *, confirmations: int) -> Facts:
-        """One session: searched traffic at the fast tier, traffic held out in time at the slow tier."""
+    def measure(
+        self, candidate: Candidate, incumbent: Candidate, tier: Tier, *, confirmations: int, seconds: float = math.inf
+    ) -> Facts:
+        """One session: searched traffic at the fast tier, traffic held out in time at the slow tier.
+
+        After `seconds` it ends at the next complete pair of launches.
+        """
         workload = self.traffic.search if tier == "fast" else self.traffic.held_out
-        stopping = self.judge(confirmations).stopping(self.contract, tier)
+        stopping = InTime(self.judge(confirmations).stopping(self.contract, tier), seconds)
         return self.measurer.measure(candidate, incumbent, workload, tier, stopping)
 
     def brief(self, journal: Journal) -> Brief:

@@ -19,6 +19,7 @@ from reforward.domain.subject import Subject
 from reforward.domain.target import Target
 from reforward.domain.verdict import Verdict
 from reforward.ledger.store import SqlLedger
+from reforward.ledger.views import best_candidate
 from reforward.traffic.summary import Summary, summarise
 from reforward.traffic.trace import read_trace
 
@@ -135,14 +136,17 @@ def _candidate(ledger: SqlLedger, prefix: str) -> Candidate:
 
 
 def best(subject: str) -> tuple[Best, ...]:
-    """The last accepted candidate of each target of the subjects with this name (or id)."""
+    """The candidate that is proven furthest above the stock, on each target of the subjects with this name (or id)."""
     ledger = open_ledger()
     found: dict[str, Best] = {}
     for turn in _all(ledger, "turn", Turn):
         verdict = _as(ledger.get(turn.verdict), Verdict)
         if verdict.tier == "slow" and verdict.ruling == "accept":
             row = _best(ledger, turn, verdict)
-            if subject in (row.subject.name, row.subject.id, short(row.subject.id)):
+            named = subject in (row.subject.name, row.subject.id, short(row.subject.id))
+            contract = _as(ledger.get(verdict.contract), Contract)
+            leader = best_candidate(ledger, row.subject, row.target, contract) if named else None
+            if leader is not None and leader.id == row.candidate:
                 found[row.target.id] = row
     if not found:
         raise BadInput(f"nothing was accepted yet for {subject!r}; run `reforward optimize {subject}`")
