@@ -26,9 +26,12 @@
 namespace llama {
 
 constexpr int kDepth = 11;
-constexpr int kFlight = 2;
+// Copies in flight: few while the blocks exchange small vectors, whose latency grows with the queues of the memory
+// system; more in the long phases between, for full bandwidth.
+constexpr int kFew = 2, kMany = 3, kManyHead = kDepth;
+constexpr int kQuietStages = 8;  // of gate_up: streamed ahead while the attention output is exchanged
 constexpr int kSpinLimit = 1 << 22;
-constexpr int kMaxBlocks = 256;
+constexpr int kMaxBlocks = 160;
 constexpr int kStageKeys = kStageBytes / (2 * kHeadDim * (int)sizeof(bf16));
 
 // What one block owns in one layer: first packed row and count of rows, multiples of 8.
@@ -157,24 +160,31 @@ __device__ __forceinline__ void produce_rows(const Ring& ring, Cursor& at, const
   ring.produce(at, matrix + (size_t)first * columns, (size_t)rows * columns * sizeof(bf16), stream_policy());
 }
 
-__device__ void produce(const Work& w, const Ring& ring, const Share* shares) {
+__device__ void produce(const Work& w, Ring ring, const Share* shares) {
   Cursor at;
   const int kv = blockIdx.x / kSplits;
   const size_t base = ((size_t)*w.slot * kKvHeads + kv) * w.model.length * kHeadDim;
   int position = *w.position;
   for (int step = 0; step < w.steps; ++step, ++position) {
-    // Keys that other blocks stored for earlier tokens were stored through the generic proxy.
+    // Other blocks stored the keys and values of earlier tokens through the generic proxy, and fenced them there; this
+    // stage of the stream is a whole token's exchanges later.
+    __threadfence();
     asm volatile("fence.proxy.async.global;" ::: "memory");
     const KeyRange keys = key_range(blockIdx.x, position);
     for (int i = 0; i < w.layer_count; ++i) {
       const Layer& l = w.layers[i];
       const Share& own = shares[i];
+      ring.flight = kFew;
       produce_rows(ring, at, l.qkv, kHidden, own.qkv, own.qkv_rows);
       produce_cache(ring, at, l, base, keys);
       produce_rows(ring, at, l.o, kHidden, own.x, own.x_rows);
-      produce_rows(ring, at, l.gate_up, kHidden, own.inner, own.inner_rows);
+      constexpr int kQuietRows = kQuietStages * kStageBytes / (kHidden * sizeof(bf16));
+      produce_rows(ring, at, l.gate_up, kHidden, own.inner, kQuietRows);
+      ring.flight = kMany;
+      produce_rows(ring, at, l.gate_up, kHidden, own.inner + kQuietRows, own.inner_rows - kQuietRows);
       produce_rows(ring, at, l.down, kInner, own.x, own.x_rows);
     }
+    ring.flight = kManyHead;
     produce_rows(ring, at, w.model.head, kHidden, shares[0].head, shares[0].head_rows);
   }
 }
@@ -257,7 +267,7 @@ struct Consumer {
       }
     };
     float q[kWarpHeads][8];
-    if (keys.newest && warp < 2) {
+    if (keys.newest && warp >= kWarps - 2) {  // the two warps with the fewest old keys
       const uint4 key[1] = {*(const uint4*)(shared.key + dims)}, value[1] = {*(const uint4*)(shared.value + dims)};
       const bool seen[1] = {lane < 8};
       load_queries(q);
@@ -402,9 +412,19 @@ struct Consumer {
   // The best of all blocks' best of the token before; every warp finds it for itself.
   __device__ __forceinline__ int chosen(uint32_t of) const {
     Best best{-INFINITY, 0x7fffffff};
-    for (int i = lane; i < gridDim.x; i += 32) {
-      const float value = __uint_as_float(await(&s.best[i][0], of));
-      best.take(value, (int)await(&s.best[i][1], of));
+    constexpr int kEach = kMaxBlocks / 32;
+    uint4 v[kEach];  // all loads at once: one round trip
+#pragma unroll
+    for (int k = 0; k < kEach; ++k)
+      if (lane + 32 * k < gridDim.x) v[k] = peek2(s.best[lane + 32 * k]);
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      if (lane + 32 * k >= gridDim.x) break;
+      for (int spin = 0; v[k].y != of || v[k].w != of; ++spin) {
+        if (spin > kSpinLimit) __trap();
+        v[k] = peek2(s.best[lane + 32 * k]);
+      }
+      best.take(__uint_as_float(v[k].x), (int)v[k].z);
     }
     best.over_warp();
     return best.index;
@@ -442,7 +462,6 @@ struct Consumer {
       }
       --epoch;  // of the last layer: the head and its exchange belong to it
       await4(s.hidden + column / 2, epoch, x);
-      __threadfence();  // all earlier cache stores are visible before this block's producer reads them for the next token
       head(first, x, gamma, step);
       ++epoch;
     }
@@ -457,7 +476,6 @@ __global__ void __launch_bounds__(kThreads, 1) decode(const __grid_constant__ Wo
   Shared& shared = *(Shared*)(shared_memory + kDepth * kStageBytes);
   Ring ring;
   ring.init(shared_memory, shared.barriers, kDepth);
-  ring.flight = kFlight;
   if (threadIdx.x == 0) ring.init_barriers();
   for (int i = threadIdx.x; i < w.layer_count; i += kThreads) shared.own[i] = w.shares[i * gridDim.x + blockIdx.x];
   __syncthreads();
@@ -500,6 +518,7 @@ int engine_create(const Model* model, const Layer* layers, int layer_count, cons
   e->work.model = *model, e->work.layer_count = layer_count, e->work.shares = (const Share*)shares;
   e->blocks = blocks, e->epoch = 1;
   for (int i = 0; i < layer_count; ++i) e->work.layers[i] = layers[i];
+  if (blocks > kMaxBlocks) return (int)cudaErrorInvalidConfiguration;
   CHECK(cudaFuncSetAttribute(decode, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   *out = e;
   return 0;
