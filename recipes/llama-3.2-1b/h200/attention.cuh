@@ -42,10 +42,10 @@ struct Attention {
     }
   }
 
-  // kUnroll keys of this lane; key i counts only if seen[i].
-  template <int kUnroll>
-  __device__ __forceinline__ void add(const float (&q)[kWarpHeads][8], const uint4 (&key)[kUnroll], const uint4 (&value)[kUnroll],
-                                      const bool (&seen)[kUnroll]) {
+  // kUnroll keys of this lane; key i counts only if seen[i]. value(i) loads its value: late, to keep registers free.
+  template <int kUnroll, class Value>
+  __device__ __forceinline__ void add(const float (&q)[kWarpHeads][8], const uint4 (&key)[kUnroll], const bool (&seen)[kUnroll],
+                                      Value value) {
     float score[kUnroll][kWarpHeads];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
@@ -75,7 +75,8 @@ struct Attention {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       float v[8];
-      unpack8(seen[u] ? value[u] : make_uint4(0, 0, 0, 0), v);  // what lies past the end may be NaN
+      const uint4 raw = value(u);
+      unpack8(seen[u] ? raw : make_uint4(0, 0, 0, 0), v);  // what lies past the end may be NaN
 #pragma unroll
       for (int h = 0; h < kWarpHeads; ++h)
 #pragma unroll

@@ -75,8 +75,8 @@ struct Shared {
   alignas(16) bf16 key[kHeadDim], value[kHeadDim];  // of the new token
   float split[kSplits][16], split_log[kSplits];
   float residual[16];
-  float best[kWarps];
-  int best_index[kWarps];
+  float best[kWarps], next[kMaxBlocks / 32];
+  int best_index[kWarps], next_index[kMaxBlocks / 32];
 };
 
 constexpr int kSharedBytes = kDepth * kStageBytes + (int)sizeof(Shared);
@@ -268,10 +268,10 @@ struct Consumer {
     };
     float q[kWarpHeads][8];
     if (keys.newest && warp >= kWarps - 2) {  // the two warps with the fewest old keys
-      const uint4 key[1] = {*(const uint4*)(shared.key + dims)}, value[1] = {*(const uint4*)(shared.value + dims)};
+      const uint4 key[1] = {*(const uint4*)(shared.key + dims)};
       const bool seen[1] = {lane < 8};
       load_queries(q);
-      a.add(q, key, value, seen);
+      a.add(q, key, seen, [&](int) { return *(const uint4*)(shared.value + dims); });
     }
     const int mine = (warp >> 1) * 8 + (lane >> 3);  // and the fourth key after it
     for (int from = keys.from; from < keys.to; from += kStageKeys) {
@@ -279,10 +279,9 @@ struct Consumer {
       const uint32_t place = ring.data + at.slot * kStageBytes + mine * kHeadDim * sizeof(bf16) + dims * sizeof(bf16);
       constexpr int kStep = 4 * kHeadDim * sizeof(bf16);
       const uint4 key[2] = {shared_load(place), shared_load(place + kStep)};
-      const uint4 value[2] = {shared_load(place + kStageBytes / 2), shared_load(place + kStageBytes / 2 + kStep)};
       const bool seen[2] = {from + mine < keys.to, from + mine + 4 < keys.to};
       load_queries(q);
-      a.add(q, key, value, seen);
+      a.add(q, key, seen, [&](int u) { return shared_load(place + kStageBytes / 2 + u * kStep); });
       __syncwarp();
       if (lane == 0) barrier_arrive(ring.empty + 8 * at.slot);
       at.advance(kDepth);
@@ -409,35 +408,36 @@ struct Consumer {
     publish(&s.best[blockIdx.x][1], best.index, epoch);
   }
 
-  // The best of all blocks' best of the token before; every warp finds it for itself.
-  __device__ __forceinline__ int chosen(uint32_t of) const {
+  // The best of all blocks' best of the token before.
+  __device__ __forceinline__ int chosen(uint32_t of) {
     Best best{-INFINITY, 0x7fffffff};
-    constexpr int kEach = kMaxBlocks / 32;
-    uint4 v[kEach];  // all loads at once: one round trip
-#pragma unroll
-    for (int k = 0; k < kEach; ++k)
-      if (lane + 32 * k < gridDim.x) v[k] = peek2(s.best[lane + 32 * k]);
-#pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      if (lane + 32 * k >= gridDim.x) break;
-      for (int spin = 0; v[k].y != of || v[k].w != of; ++spin) {
-        if (spin > kSpinLimit) __trap();
-        v[k] = peek2(s.best[lane + 32 * k]);
+    if (warp < kMaxBlocks / 32) {
+      if (t < gridDim.x) {
+        uint4 v = peek2(s.best[t]);
+        for (int spin = 0; v.y != of || v.w != of; ++spin) {
+          if (spin > kSpinLimit) __trap();
+          v = peek2(s.best[t]);
+        }
+        best.take(__uint_as_float(v.x), (int)v.z);
       }
-      best.take(__uint_as_float(v[k].x), (int)v[k].z);
+      best.over_warp();
+      if (lane == 0) shared.next[warp] = best.value, shared.next_index[warp] = best.index;
     }
-    best.over_warp();
+    consumer_sync();
+#pragma unroll
+    for (int i = 0; i < kMaxBlocks / 32; ++i) best.take(shared.next[i], shared.next_index[i]);
     return best.index;
   }
 
   __device__ void run() {
     position = *w.position, slot = *w.slot, epoch = w.epoch;
     int token = *w.last;
-    for (int step = 0; step < w.steps; ++step, ++position) {
+    for (int step = 0;; ++step, ++position) {
       if (step > 0) {
         token = chosen(epoch - 1);
         if (blockIdx.x == 0 && t == 0) w.tokens[step - 1] = token;
       }
+      if (step == w.steps) return;
       const bf16* embedding = w.model.embed + (size_t)token * kHidden;
       const uint2 row = __ldg((const uint2*)(embedding + column));
       float x[4] = {low(row.x), high(row.x), low(row.y), high(row.y)};
@@ -464,10 +464,6 @@ struct Consumer {
       await4(s.hidden + column / 2, epoch, x);
       head(first, x, gamma, step);
       ++epoch;
-    }
-    if (blockIdx.x == 0 && warp == 0) {
-      token = chosen(epoch - 1);
-      if (lane == 0) w.tokens[w.steps - 1] = token;
     }
   }
 };
