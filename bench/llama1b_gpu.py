@@ -315,12 +315,13 @@ def main() -> None:
     parser.add_argument("--contexts", default=",".join(CONTEXTS))
     parser.add_argument("--no-check", action="store_true")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--commit", help="where the tree was copied without its history")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     folder = Path(tempfile.mkdtemp())
     with torch.inference_mode():
         figures = measure(options, folder)
-    finish(figures, options.out)
+    finish(figures, options.out, options.commit)
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
@@ -401,10 +402,13 @@ def table(times: dict[str, dict[str, list[float]]], floors: dict[str, float]) ->
         print(f"{arm:28}" + "".join(f"{f'{ms:.4f} ({floor / ms:.1%})':>20}" for ms, floor in row))
 
 
-def finish(figures: dict[str, object], out: Path | None) -> None:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
+def finish(figures: dict[str, object], out: Path | None, commit: str | None) -> None:
+    commit = (
+        commit
+        or subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout.strip()
+    )
     machine = {"device": torch.cuda.get_device_name(0), "torch": torch.__version__, "cuda": torch.version.cuda}
     line = json.dumps({"bench": "llama1b_gpu", "machine": machine, "commit": commit or "unknown", "figures": figures})
     if out is not None:
