@@ -42,8 +42,9 @@ struct Attention {
     }
   }
 
-  // kUnroll keys of this lane; key i counts only if seen[i]. value(i) loads its value: late, to keep registers free.
-  template <int kUnroll, class Value>
+  // kUnroll keys of this lane; key i counts only if kAllSeen or seen[i]. value(i) loads its value: late, to keep
+  // registers free.
+  template <bool kAllSeen, int kUnroll, class Value>
   __device__ __forceinline__ void add(const float (&q)[kWarpHeads][8], const uint4 (&key)[kUnroll], const bool (&seen)[kUnroll],
                                       Value value) {
     float score[kUnroll][kWarpHeads];
@@ -57,26 +58,36 @@ struct Attention {
       for (int u = 0; u < kUnroll; ++u)
 #pragma unroll
         for (int h = 0; h < kWarpHeads; ++h) score[u][h] += __shfl_xor_sync(~0u, score[u][h], o);
+    float high[kWarpHeads];
+    bool rises = false;
 #pragma unroll
     for (int h = 0; h < kWarpHeads; ++h) {
-      float high = top[h];
+      high[h] = top[h];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        score[u][h] = seen[u] ? score[u][h] : -INFINITY;
-        high = fmaxf(high, score[u][h]);
+        if constexpr (!kAllSeen) score[u][h] = seen[u] ? score[u][h] : -INFINITY;
+        high[h] = fmaxf(high[h], score[u][h]);
       }
-      const float shrink = exp2_fast(top[h] - high);
-      top[h] = high, weight[h] *= shrink;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum[h][i] *= shrink;
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) weight[h] += score[u][h] = exp2_fast(score[u][h] - high);
+      rises |= high[h] > top[h];
     }
+    if (__any_sync(~0u, rises)) {  // seldom, after the first keys
+#pragma unroll
+      for (int h = 0; h < kWarpHeads; ++h) {
+        const float shrink = exp2_fast(top[h] - high[h]);
+        top[h] = high[h], weight[h] *= shrink;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum[h][i] *= shrink;
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < kWarpHeads; ++h)
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) weight[h] += score[u][h] = exp2_fast(score[u][h] - top[h]);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       float v[8];
       const uint4 raw = value(u);
-      unpack8(seen[u] ? raw : make_uint4(0, 0, 0, 0), v);  // what lies past the end may be NaN
+      unpack8(kAllSeen || seen[u] ? raw : make_uint4(0, 0, 0, 0), v);  // what lies past the end may be NaN
 #pragma unroll
       for (int h = 0; h < kWarpHeads; ++h)
 #pragma unroll

@@ -29,7 +29,7 @@ constexpr int kDepth = 11;
 // Copies in flight: few while the blocks exchange small vectors, whose latency grows with the queues of the memory
 // system; more in the long phases between, for full bandwidth.
 constexpr int kFew = 2, kMany = 3, kManyHead = kDepth;
-constexpr int kQuietStages = 8;  // of gate_up: streamed ahead while the attention output is exchanged
+constexpr int kQuietStages = 12;  // of gate_up: streamed ahead while the attention output is exchanged
 constexpr int kSpinLimit = 1 << 22;
 constexpr int kMaxBlocks = 160;
 constexpr int kStageKeys = kStageBytes / (2 * kHeadDim * (int)sizeof(bf16));
@@ -271,7 +271,7 @@ struct Consumer {
       const uint4 key[1] = {*(const uint4*)(shared.key + dims)};
       const bool seen[1] = {lane < 8};
       load_queries(q);
-      a.add(q, key, seen, [&](int) { return *(const uint4*)(shared.value + dims); });
+      a.add<false>(q, key, seen, [&](int) { return *(const uint4*)(shared.value + dims); });
     }
     const int mine = (warp >> 1) * 8 + (lane >> 3);  // and the fourth key after it
     for (int from = keys.from; from < keys.to; from += kStageKeys) {
@@ -281,7 +281,12 @@ struct Consumer {
       const uint4 key[2] = {shared_load(place), shared_load(place + kStep)};
       const bool seen[2] = {from + mine < keys.to, from + mine + 4 < keys.to};
       load_queries(q);
-      a.add(q, key, seen, [&](int u) { return shared_load(place + kStageBytes / 2 + u * kStep); });
+      auto value = [&](int u) { return shared_load(place + kStageBytes / 2 + u * kStep); };
+      if (from + kStageKeys <= keys.to) {
+        a.add<true>(q, key, seen, value);
+      } else {
+        a.add<false>(q, key, seen, value);
+      }
       __syncwarp();
       if (lane == 0) barrier_arrive(ring.empty + 8 * at.slot);
       at.advance(kDepth);
