@@ -25,11 +25,11 @@
 
 namespace llama {
 
-constexpr int kDepth = 11;
+constexpr int kDepth = 12;
 // Copies in flight: few while the blocks exchange small vectors, whose latency grows with the queues of the memory
 // system; more in the long phases between, for full bandwidth.
 constexpr int kFew = 2, kMany = 3, kManyHead = kDepth;
-constexpr int kQuietStages = 12;  // of gate_up: streamed ahead while the attention output is exchanged
+constexpr int kQuietStages = 16;  // of gate_up: streamed ahead while the attention output is exchanged
 constexpr int kSpinLimit = 1 << 22;
 constexpr int kMaxBlocks = 160;
 constexpr int kStageKeys = kStageBytes / (2 * kHeadDim * (int)sizeof(bf16));
@@ -73,7 +73,6 @@ struct Shared {
   Joint<kWarps> joint;
   alignas(16) float q[kGroup][kHeadDim];
   alignas(16) bf16 key[kHeadDim], value[kHeadDim];  // of the new token
-  float split[kSplits][16], split_log[kSplits];
   float residual[16];
   float best[kWarps], next[kMaxBlocks / 32];
   int best_index[kWarps], next_index[kMaxBlocks / 32];
@@ -312,18 +311,20 @@ struct Consumer {
     const int kv = blockIdx.x / kSplits, slice = blockIdx.x % kSplits;
     const int head = kv * kGroup + slice / 4, first = head * kHeadDim + slice % 4 * 16;
     const int part = t / 16;
+    float(*split)[16] = (float(*)[16])(shared.vector.low + kHidden);  // room that only the down projection uses
+    float* split_log = split[kSplits];
     if (part < count) {
-      shared.split[part][t % 16] = __uint_as_float(await(&s.wide[part][first + t % 16], epoch));
-      if (t % 16 == 0) shared.split_log[part] = __uint_as_float(await(&s.wide_log[part][head], epoch));
+      split[part][t % 16] = __uint_as_float(await(&s.wide[part][first + t % 16], epoch));
+      if (t % 16 == 0) split_log[part] = __uint_as_float(await(&s.wide_log[part][head], epoch));
     }
     consumer_sync();
     if (warp != 0) return;
     float top = -1e30f, total = 0.f, value = 0.f;
-    for (int i = 0; i < count; ++i) top = fmaxf(top, shared.split_log[i]);
+    for (int i = 0; i < count; ++i) top = fmaxf(top, split_log[i]);
     for (int i = 0; i < count; ++i) {
-      const float scale = exp2f(shared.split_log[i] - top);
+      const float scale = exp2f(split_log[i] - top);
       total += scale;
-      value = fmaf(scale, shared.split[i][lane % 16], value);
+      value = fmaf(scale, split[i][lane % 16], value);
     }
     value /= total;
     const float next = __shfl_xor_sync(~0u, value, 1);

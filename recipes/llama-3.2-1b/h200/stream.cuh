@@ -191,7 +191,7 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[4], uint32_t a0, uint
 
 constexpr int kTileRows = 8;
 constexpr int kTileColumns = 32;
-constexpr int kPassRows = 128;  // rows between two barriers
+constexpr int kPassRows = 64;  // rows between two barriers
 
 struct Partials {
   // [row of the pass][warp that summed it], padded against bank conflicts. Two passes in flight: who writes a buffer
@@ -223,7 +223,7 @@ __device__ __forceinline__ void put(Vector& to, int warp, int lane, int part, co
 }
 
 // Multiply `rows` streamed rows (a multiple of 8) with the vector, of which each warp has put its own columns. After
-// each pass of up to 128 rows, thread r of the first warps calls done(row, sum) for row r of the pass; whole warps take
+// each pass of up to 64 rows, thread r of the first warps calls done(row, sum) for row r of the pass; whole warps take
 // part, so `row` may be past the end.
 template <int K, class Done>
 __device__ __forceinline__ void multiply(const Ring& ring, Cursor& at, int rows, const Vector& vector, Partials& partials,
