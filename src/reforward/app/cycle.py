@@ -59,7 +59,8 @@ class Cycle:
 
     def decide(self, candidate: Candidate, tier: Tier) -> Verdict:
         """Measure against the incumbent, rule, append: the only way a verdict comes into being."""
-        self.emit(Working(what=f"measuring {short(candidate.id)} at the {tier} tier"))
+        if tier == "slow":
+            self.emit(Working(what=f"confirming {short(candidate.id)}: the whole model on held-out traffic"))
         begun = time.monotonic()
         incumbent = self.journal.incumbent
         looks = self.journal.confirmations

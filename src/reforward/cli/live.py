@@ -2,6 +2,7 @@
 
 from types import TracebackType
 
+from rich.markup import escape
 from rich.status import Status
 
 from reforward.app.events import CouldNot, Event, Judged, Promoted, Proposed, Working
@@ -35,7 +36,7 @@ class Live:
             case Proposed():
                 self._now(f"candidate {event.order + 1}: {event.idea.reason}")
             case CouldNot():
-                show.console.print(f"  skipped {event.unable.what}: {event.unable.remedy}")
+                show.console.print(f"  skipped {escape(event.unable.what)}: {escape(event.unable.remedy)}")
             case Judged():
                 show.verdict_line(event.verdict, event.reason, event.seconds)
             case Promoted():
@@ -44,6 +45,6 @@ class Live:
 
     def _now(self, what: str) -> None:
         if self.status and show.console.is_terminal:
-            self.status.update(what)
+            self.status.update(escape(what))
         else:
-            show.console.print(f"[dim]  .. {what}[/]")
+            show.console.print(f"[dim]  .. {escape(what)}[/]")

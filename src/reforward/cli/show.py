@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from reforward.app.facts import ArmFacts, Median, SessionFacts
@@ -27,19 +28,20 @@ def percent(gain: Interval | None) -> str:
 
 
 def verdict_line(verdict: Verdict, reason: str, seconds: float) -> None:
-    """One line per judged candidate."""
+    """One line per judged candidate; of its reason the headline, which ends at the first colon."""
     word = f"[{STYLE[verdict.ruling]}]{verdict.ruling:<6}[/]"
     gain = "" if verdict.gain is None else f" {percent(verdict.gain)}"
     console.print(
-        f"  {verdict.tier:<4} {word} {verdict.reason:<12}{gain:<26} {seconds:5.1f} s  {short(verdict.candidate)}  {reason}"
+        f"  {verdict.tier:<4} {word} {verdict.reason:<12}{gain:<26} {seconds:5.1f} s  {short(verdict.candidate)}  "
+        f"{escape(reason.partition(': ')[0])}"
     )
     if verdict.reason in {"failed", "numerics", "token-mismatch", "shape", "non-finite", "memory"}:
-        console.print(f"       [dim]{verdict.detail}[/]")
+        console.print(f"       [dim]{escape(verdict.detail)}[/]")
 
 
 def verdict_details(verdict: Verdict) -> None:
     """Ruling, reason in words, and every check with its number."""
-    console.print(f"[{STYLE[verdict.ruling]}]{verdict.ruling}[/] ({verdict.reason}): {verdict.detail}")
+    console.print(f"[{STYLE[verdict.ruling]}]{verdict.ruling}[/] ({verdict.reason}): {escape(verdict.detail)}")
     console.print(f"gain {percent(verdict.gain)}")
     table = Table("check", "value", "limit", "", box=None)
     for finding in verdict.findings:
@@ -70,7 +72,7 @@ def session(facts: SessionFacts) -> None:
 
 _COSTS: dict[str, Callable[[ArmFacts], str]] = {
     "swap s (frozen to ready)": lambda arm: f"{arm.load_s:.2f}",
-    "build s / pack s, once": lambda arm: f"{arm.build_s:.1f} / {arm.pack_s:.1f}",
+    "build s / pack s (0: from cache)": lambda arm: f"{arm.build_s:.1f} / {arm.pack_s:.1f}",
     "packed MB": lambda arm: f"{arm.packed_bytes / 1e6:.0f}",
     "private MB, peak": lambda arm: f"{arm.private_bytes / 1e6:.0f}",
 }

@@ -28,7 +28,7 @@ def report(facts: Report) -> None:
     if facts.verdict is None or facts.session is None:
         console.print(f"nothing was proven {facts.contract_gain:.0%} faster than the incumbent; it stays the best")
         return
-    console.print(f"best: [bold]{short(facts.best)}[/] {facts.best_reason}")
+    console.print(f"best: [bold]{short(facts.best)}[/] {escape(facts.best_reason)}")
     console.print(
         f"gain in work per second, full model on held-out traffic: [bold]{show.percent(facts.verdict.gain)}[/]"
     )

@@ -121,5 +121,5 @@ def next_combination(singles: Sequence[Trial], base: Candidate, ruled: dict[str,
 def idea_of(trial: Trial, base: Candidate) -> Idea:
     """What is said about a trial."""
     names = " + ".join(one.name for one in trial.passes)
-    reason = f"{names}: {'; '.join(one.reason for one in trial.passes)}"
+    reason = f"{names}: {trial.passes[0].reason}" if len(trial.passes) == 1 else f"{names}: each helped alone"
     return Idea(candidate=trial.candidate, parent=base.id, author="passes", reason=reason)
