@@ -93,11 +93,6 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_
 
 __device__ __forceinline__ void consumer_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
 
-// ---- programmatic dependent launch -----------------------------------------------------------------------------------
-
-__device__ __forceinline__ void dependents_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ __forceinline__ void dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-
 // ---- the ring ----------------------------------------------------------------------------------------------------------
 
 // One side's place in the ring. Producer and consumers each keep their own.
