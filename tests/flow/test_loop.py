@@ -58,14 +58,18 @@ def test_smollm2_from_traffic_to_export(home):
 
 
 def test_a_candidate_that_raises_is_a_failed_row_with_its_log(home, tmp_path):
-    (tmp_path / "forward.py").write_text(
-        "class Forward:\n    state = staticmethod(lambda *a: ())\n    def step(self): 1/0\n"
+    stock = Path(__file__).parents[2] / "src/reforward/models/llama.py"
+    text = stock.read_text().replace(
+        "        spec, weights = self.spec, self.weights\n        x = F", "        1 / 0\n        x = F"
     )
+    assert text != stock.read_text()
+    (tmp_path / "forward.py").write_text(text)
     done = json.loads(reforward(home, "submit", "smollm2", str(tmp_path), *SHORT, "--json", codes=(7,)))
     assert (done["ruling"], done["reason"]) == ("reject", "failed")
     failed = json.loads(reforward(home, "show", done["measurement"], "--json"))["record"]
-    assert failed["stage"] == "load"
-    assert "step(self) cannot be called" in failed["reason"]
+    assert failed["stage"] == "run"
+    assert "ZeroDivisionError" in failed["reason"]
+    assert "1 / 0" in failed["log"]
 
 
 def test_zeros_are_never_accepted(home, tmp_path):
