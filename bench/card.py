@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from reforward.app.machine import machine, software
@@ -24,9 +25,9 @@ def ceiling(text: str) -> None:
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A plain table."""
-    drawn = Table(*header, title=title, box=None, title_justify="left")
+    drawn = Table(*map(escape, header), title=escape(title), box=None, title_justify="left")
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*map(escape, row))
     console.print(drawn)
 
 
