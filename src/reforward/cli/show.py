@@ -72,7 +72,7 @@ def session(facts: SessionFacts) -> None:
 
 _COSTS: dict[str, Callable[[ArmFacts], str]] = {
     "swap s (frozen to ready)": lambda arm: f"{arm.load_s:.2f}",
-    "build s / pack s (0: from cache)": lambda arm: f"{arm.build_s:.1f} / {arm.pack_s:.1f}",
+    "build s / pack s, now": lambda arm: f"{arm.build_s:.1f} / {arm.pack_s:.1f}",
     "packed MB": lambda arm: f"{arm.packed_bytes / 1e6:.0f}",
     "private MB, peak": lambda arm: f"{arm.private_bytes / 1e6:.0f}",
 }
