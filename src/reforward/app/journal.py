@@ -1,14 +1,11 @@
 """A run as the ledger tells it: what was proposed, what was ruled, who is the incumbent, what is left to confirm."""
 
-from typing import TypeVar
-
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.measurement import Failed, Measurement
 from reforward.domain.ports import Idea, Ledger, Unable
 from reforward.domain.run import Run, Turn
 from reforward.domain.verdict import Verdict
-
-T = TypeVar("T")
+from reforward.ledger.views import every, only
 
 
 class Journal:
@@ -16,11 +13,11 @@ class Journal:
 
     def __init__(self, ledger: Ledger, run: Run) -> None:
         self.ledger, self.run = ledger, run
-        self.base = self._get(run.base, Candidate)
-        self.proposals = [p for p in self._read("proposal", Proposal) if p.run == run.id]
-        self.turns = [t for t in self._read("turn", Turn) if t.run == run.id]
-        self.verdicts = [self._get(turn.verdict, Verdict) for turn in self.turns]
-        self.skipped = {s.what for s in self._read("skipped", Skipped) if s.run == run.id}
+        self.base = only(self.ledger.get(run.base), Candidate)
+        self.proposals = [p for p in every(ledger, Proposal) if p.run == run.id]
+        self.turns = [t for t in every(ledger, Turn) if t.run == run.id]
+        self.verdicts = [only(self.ledger.get(turn.verdict), Verdict) for turn in self.turns]
+        self.skipped = {s.what for s in every(ledger, Skipped) if s.run == run.id}
 
     @property
     def screened(self) -> int:
@@ -36,7 +33,7 @@ class Journal:
     def incumbent(self) -> Candidate:
         """The last candidate that the slow tier accepted in this run, or the one that it began with."""
         accepted = [v for v in self.verdicts if v.tier == "slow" and v.ruling == "accept"]
-        return self._get(accepted[-1].candidate, Candidate) if accepted else self.base
+        return only(self.ledger.get(accepted[-1].candidate), Candidate) if accepted else self.base
 
     def next_to_confirm(self) -> Candidate | None:
         """The most promising candidate against the present incumbent that the slow tier has not seen."""
@@ -51,7 +48,7 @@ class Journal:
             and verdict.candidate not in seen
         ]
         best = max(open_, key=lambda verdict: verdict.gain.mid if verdict.gain else 0.0, default=None)
-        return self._get(best.candidate, Candidate) if best else None
+        return only(self.ledger.get(best.candidate), Candidate) if best else None
 
     def propose(self, idea: Idea) -> int:
         """Record an idea, with its candidate and parent; returns its place in the run."""
@@ -95,11 +92,3 @@ class Journal:
     def reason_for(self, candidate: Candidate) -> str:
         """Why it was proposed."""
         return self.proposal_of(candidate).reason
-
-    def _read(self, tag: str, kind: type[T]) -> list[T]:
-        return [record for record in self.ledger.records(tag) if isinstance(record, kind)]
-
-    def _get(self, record_id: str, kind: type[T]) -> T:
-        record = self.ledger.get(record_id)
-        assert isinstance(record, kind), record_id
-        return record

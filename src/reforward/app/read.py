@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from reforward.app import diffs, doctor
 from reforward.app.config import Config, load_config
@@ -19,11 +18,9 @@ from reforward.domain.subject import Subject
 from reforward.domain.target import Target
 from reforward.domain.verdict import Verdict
 from reforward.ledger.store import SqlLedger
-from reforward.ledger.views import best_candidate
+from reforward.ledger.views import best_candidate, every, only
 from reforward.traffic.summary import Summary, summarise
 from reforward.traffic.trace import read_trace
-
-T = TypeVar("T", bound=Record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +69,11 @@ def open_ledger(config: Config | None = None) -> SqlLedger:
 def history(limit: int) -> tuple[Line, ...]:
     """Verdicts and skips, oldest first, the newest `limit` of them."""
     ledger = open_ledger()
-    names = {run.id: _as(ledger.get(run.subject), Subject).name for run in _all(ledger, "run", Run)}
-    proposals = {proposal.id: proposal for proposal in _all(ledger, "proposal", Proposal)}
-    lines = [_turn_line(ledger, turn, proposals[turn.proposal], names) for turn in _all(ledger, "turn", Turn)]
+    names = {run.id: only(ledger.get(run.subject), Subject).name for run in every(ledger, Run)}
+    proposals = {proposal.id: proposal for proposal in every(ledger, Proposal)}
+    lines = [_turn_line(ledger, turn, proposals[turn.proposal], names) for turn in every(ledger, Turn)]
     lines = lines[-limit:]
-    skips = [_skip_line(skip, names) for skip in _all(ledger, "skipped", Skipped)]
+    skips = [_skip_line(skip, names) for skip in every(ledger, Skipped)]
     return (*skips[-limit:], *lines)[-limit:] if limit > 0 else ()
 
 
@@ -87,7 +84,7 @@ def _turn_line(ledger: SqlLedger, turn: Turn, proposal: Proposal, names: dict[st
         author=proposal.author,
         reason=proposal.reason,
         candidate=proposal.candidate,
-        verdict=_as(ledger.get(turn.verdict), Verdict),
+        verdict=only(ledger.get(turn.verdict), Verdict),
     )
 
 
@@ -101,8 +98,8 @@ def describe(prefix: str) -> Description:
     ledger = open_ledger()
     record = ledger.find(prefix)
     about = record.measurement if isinstance(record, Verdict) else record.id
-    verdicts = tuple(v for v in _all(ledger, "verdict", Verdict) if record.id in (v.candidate, v.measurement))
-    proposals = tuple(p for p in _all(ledger, "proposal", Proposal) if p.candidate == record.id)
+    verdicts = tuple(v for v in every(ledger, Verdict) if record.id in (v.candidate, v.measurement))
+    proposals = tuple(p for p in every(ledger, Proposal) if p.candidate == record.id)
     measured = ledger.get(about) if about.startswith("measurement:") else None
     session = session_facts(measured) if isinstance(measured, Measurement) else None
     return Description(
@@ -119,7 +116,7 @@ def difference(a: str, b: str | None) -> str:
 
 
 def _parent(ledger: SqlLedger, candidate: Candidate) -> Candidate:
-    parents = [p.parent for p in _all(ledger, "proposal", Proposal) if p.candidate == candidate.id]
+    parents = [p.parent for p in every(ledger, Proposal) if p.candidate == candidate.id]
     if not parents:
         raise BadInput(f"{short(candidate.id)} was never proposed, so it has no parent; name a second candidate")
     return _candidate(ledger, parents[-1])
@@ -139,12 +136,12 @@ def best(subject: str) -> tuple[Best, ...]:
     """The candidate that is proven furthest above the stock, on each target of the subjects with this name (or id)."""
     ledger = open_ledger()
     found: dict[str, Best] = {}
-    for turn in _all(ledger, "turn", Turn):
-        verdict = _as(ledger.get(turn.verdict), Verdict)
+    for turn in every(ledger, Turn):
+        verdict = only(ledger.get(turn.verdict), Verdict)
         if verdict.tier == "slow" and verdict.ruling == "accept":
             row = _best(ledger, turn, verdict)
             named = subject in (row.subject.name, row.subject.id, short(row.subject.id))
-            contract = _as(ledger.get(verdict.contract), Contract)
+            contract = only(ledger.get(verdict.contract), Contract)
             leader = best_candidate(ledger, row.subject, row.target, contract) if named else None
             if leader is not None and leader.id == row.candidate:
                 found[row.target.id] = row
@@ -154,14 +151,14 @@ def best(subject: str) -> tuple[Best, ...]:
 
 
 def _best(ledger: SqlLedger, turn: Turn, verdict: Verdict) -> Best:
-    run = _as(ledger.get(turn.run), Run)
+    run = only(ledger.get(turn.run), Run)
     return Best(
-        subject=_as(ledger.get(run.subject), Subject),
-        target=_as(ledger.get(run.target), Target),
+        subject=only(ledger.get(run.subject), Subject),
+        target=only(ledger.get(run.target), Target),
         candidate=verdict.candidate,
-        reason=_as(ledger.get(turn.proposal), Proposal).reason,
+        reason=only(ledger.get(turn.proposal), Proposal).reason,
         verdict=verdict,
-        session=session_facts(_as(ledger.get(verdict.measurement), Measurement)),
+        session=session_facts(only(ledger.get(verdict.measurement), Measurement)),
     )
 
 
@@ -171,7 +168,7 @@ def export(prefix: str, folder: Path) -> tuple[Path, ...]:
     candidate = _candidate(ledger, prefix)
     accepted = [
         verdict
-        for verdict in _all(ledger, "verdict", Verdict)
+        for verdict in every(ledger, Verdict)
         if verdict.candidate == candidate.id and verdict.tier == "slow" and verdict.ruling == "accept"
     ]
     if not accepted:
@@ -183,10 +180,10 @@ def export(prefix: str, folder: Path) -> tuple[Path, ...]:
 
 def evidence(ledger: SqlLedger, verdict: Verdict) -> str:
     """What was proven, on what, and how to check it, as plain lines."""
-    measurement = _as(ledger.get(verdict.measurement), Measurement)
-    contract = _as(ledger.get(verdict.contract), Contract)
-    target = _as(ledger.get(measurement.target), Target)
-    subject = _as(ledger.get(target.subject), Subject)
+    measurement = only(ledger.get(verdict.measurement), Measurement)
+    contract = only(ledger.get(verdict.contract), Contract)
+    target = only(ledger.get(measurement.target), Target)
+    subject = only(ledger.get(target.subject), Subject)
     gain = verdict.gain
     assert gain is not None
     lines = [
@@ -217,13 +214,3 @@ def examine() -> tuple[Check, ...]:
 def verify() -> int:
     """Re-derive every id."""
     return open_ledger().verify()
-
-
-def _all(ledger: SqlLedger, tag: str, kind: type[T]) -> list[T]:
-    return [record for record in ledger.records(tag) if isinstance(record, kind)]
-
-
-def _as(record: Record, kind: type[T]) -> T:
-    if not isinstance(record, kind):
-        raise BadInput(f"{record.id} is a {record.tag}, not a {kind.tag}")
-    return record
