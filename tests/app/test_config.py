@@ -27,6 +27,15 @@ def test_defaults_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.threads == physical_cores() >= 1
 
 
+def test_the_device_is_one_that_an_engine_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_config().device == "cpu"
+    monkeypatch.setenv("REFORWARD_DEVICE", "cuda")
+    assert load_config().device == "cuda"
+    monkeypatch.setenv("REFORWARD_DEVICE", "tpu")
+    with pytest.raises(BadInput, match="device='tpu' is not known; known are cpu, cuda"):
+        load_config()
+
+
 def test_desktop_folders_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")

@@ -44,8 +44,8 @@ def write_checkpoint(folder: Path) -> Path:
     return folder / "model.safetensors"
 
 
-def open_engine(file: Path, cache: Path, **changed: int) -> CpuEngine:
-    """An engine that holds the tensors of one safetensors file."""
+def subject_of(file: Path) -> tuple[Subject, tuple[Stored, ...]]:
+    """The tensors of one safetensors file, as a subject."""
     entries = read_header(file)
     stored = tuple(
         Stored(name=e.name, dtype=e.dtype, shape=e.shape, offset=e.offset, nbytes=e.nbytes, file=str(e.file))
@@ -61,6 +61,12 @@ def open_engine(file: Path, cache: Path, **changed: int) -> CpuEngine:
         depth=SPEC.layers,
         fast_depth=1,
     )
+    return subject, stored
+
+
+def open_engine(file: Path, cache: Path, **changed: int) -> CpuEngine:
+    """An engine that holds the tensors of one safetensors file."""
+    subject, stored = subject_of(file)
     return CpuEngine(
         Source(tensors=stored),
         subject,

@@ -15,7 +15,8 @@ from reforward.domain.errors import BadInput
 
 FILE = Path("reforward.toml")
 PREFIX = "REFORWARD_"
-KEYS = {"home": Path, "cache": Path, "threads": int}
+KEYS = {"home": Path, "cache": Path, "threads": int, "device": str}
+DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class Config:
     """Converted weights and builds; safe to delete."""
     threads: int
     """Of every worker."""
+    device: str = "cpu"
+    """Where language models run: `cpu`, or `cuda` for the first NVIDIA GPU."""
 
     @property
     def ledger(self) -> Path:
@@ -78,6 +81,10 @@ def _cast(key: str, value: Any, where: str) -> Any:
         raise BadInput(f"{where}: {key}={value!r} is not {KEYS[key].__name__}") from None
     if isinstance(cast, Path):
         return cast.expanduser()
+    if key == "device":
+        if cast not in DEVICES:
+            raise BadInput(f"{where}: device={value!r} is not known; known are {', '.join(DEVICES)}")
+        return cast
     if cast < 1:
         raise BadInput(f"{where}: {key} must be at least 1, got {value!r}")
     return cast

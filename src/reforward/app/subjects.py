@@ -1,6 +1,7 @@
 """SUBJECT on the command line to something that an engine can hold: weights, stock forward, tokenizer."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from reforward.app.config import Config
@@ -12,6 +13,8 @@ from reforward.domain.record import canonical_json
 from reforward.domain.spec import ModelSpec
 from reforward.domain.subject import Subject
 from reforward.engine.cpu import CpuEngine, Deadlines, Source
+from reforward.engine.cuda.card import Card
+from reforward.engine.cuda.engine import CudaEngine
 from reforward.engine.identity import module_identity
 from reforward.engine.wire import Stored
 from reforward.models import smollm2
@@ -58,7 +61,8 @@ def load_subject(text: str, config: Config) -> Loaded:
 
 def open_engine(loaded: Loaded, config: Config, contract: Contract) -> CpuEngine:
     """Start an engine and load the weights; its deadlines are the contract's."""
-    return CpuEngine(
+    open_on = CpuEngine if config.device == "cpu" else partial(CudaEngine, card=Card())
+    return open_on(
         loaded.source,
         loaded.subject,
         loaded.spec,

@@ -15,6 +15,7 @@ from typing import TypeVar
 from reforward.domain.errors import EngineLost
 from reforward.domain.target import PageKind
 from reforward.engine import wire
+from reforward.engine.cuda.card import Card
 from reforward.engine.environment import environment
 from reforward.engine.handle import Process
 from reforward.engine.wire import Stored
@@ -38,6 +39,8 @@ class Source:
     module: str = ""
     readable: tuple[str, ...] = ()
     """Folders that workers may read besides the system and Python."""
+    card: Card | None = None
+    """The device that holds them; None for the host."""
 
 
 class Server:
@@ -59,7 +62,7 @@ class Server:
                 start_new_session=True,
             )
         self.sock = ours
-        message = wire.Open(tensors=source.tensors, module=source.module, readable=source.readable)
+        message = wire.Open(tensors=source.tensors, module=source.module, readable=source.readable, card=source.card)
         try:
             self.opened = self.ask(message, wire.Opened)
         except Denied as error:

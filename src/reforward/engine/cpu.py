@@ -56,7 +56,12 @@ class CpuEngine:
         self.packless: set[str] = set()
         """Keys of candidates that have a method called `pack` somewhere, but pack nothing."""
         self.server: Server | None = None
-        launch = Launch(threads=threads, pages=self._server().pages, sandbox=self._server().opened.protections)
+        launch = Launch(
+            threads=threads,
+            pages=self._server().pages,
+            device=source.card.place if source.card else "cpu",
+            sandbox=self._server().opened.protections,
+        )
         self.target = Target(subject=subject.id, machine=machine, software=software, launch=launch)
 
     def prepare(self, candidate: Candidate) -> Prepared:
@@ -82,9 +87,7 @@ class CpuEngine:
             os.ftruncate(outbox, limits.rows * self.spec.vocab * 4)
             process = self._spawn(prepared, outbox=outbox, memory=self._memory(prepared) * (3 if oracle else 1))
             shared = self._shared(prepared)
-            handle = LmHandle(
-                process, prepared.candidate, self.deadlines.step_s, shared, outbox, limits, self.spec.vocab
-            )
+            handle = self._handle(process, prepared.candidate, shared, outbox, limits)
         finally:
             os.close(outbox)
         handle.load(
@@ -203,6 +206,10 @@ class CpuEngine:
             memory_bytes=memory,
         )
         return self._server().spawn(message, outbox)
+
+    def _handle(self, process: Process, candidate: Candidate, shared: Memory, outbox: int, limits: Limits) -> LmHandle:
+        assert self.spec is not None
+        return LmHandle(process, candidate, self.deadlines.step_s, shared, outbox, limits, self.spec.vocab)
 
     def _memory(self, prepared: Prepared) -> int:
         return self.workspace_bytes + prepared.packed_bytes // 4

@@ -11,7 +11,7 @@ def environment(threads: int) -> dict[str, str]:
     the stock forward and would make a weak baseline of it (docs/decisions.md).
     """
     return {
-        "PATH": f"/usr/local/bin:{os.defpath}",
+        "PATH": f"/usr/local/cuda/bin:/usr/local/bin:{os.defpath}",
         "LANG": "C.UTF-8",
         "HOME": "/nonexistent",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -158,11 +158,15 @@ class Handle:
         fields = _status(self.process.pid)
         common = self.shared.weights + self.shared.packed + self.outbox_bytes
         mapped = fields.get("RssFile", 0) + min(common, fields.get("RssShmem", 0))
-        private = fields.get("VmHWM", 0) - mapped - self.state_bytes
+        private = fields.get("VmHWM", 0) - mapped - self._state_in_pages()
         private += sum(_status(pid).get("RssAnon", 0) for pid in descendants(self.process.pid))
         return Memory(
             weights=self.shared.weights, packed=self.shared.packed, state=self.state_bytes, private=max(0, private)
         )
+
+    def _state_in_pages(self) -> int:
+        """Bytes of its state among the process's own pages."""
+        return self.state_bytes
 
     def close(self) -> None:
         """End the process and everything it started."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from reforward.engine import sandbox, wire
+from reforward.engine.cuda.card import NODES
 from reforward.engine.syscalls import PR_SET_PDEATHSIG, prctl
 from reforward.engine.vault import Vault
 
@@ -45,7 +46,7 @@ def keep(
 def _become_worker(
     message: wire.Spawn, opened: wire.Open, vault: Vault, scratch: Path, pack_file: Path | None, descriptors: list[int]
 ) -> NoReturn:
-    from reforward.engine.worker import Resident, work
+    from reforward.engine.worker import resident_of, work
 
     try:
         log = descriptors[1]
@@ -53,22 +54,16 @@ def _become_worker(
         os.dup2(log, 2)
         os.setsid()
         pack_descriptor = os.open(pack_file, os.O_RDWR) if pack_file else -1
-        packed = vault.shelves[message.packed] if message.packed else None
-        resident = Resident(
-            weights=vault.shelves["weights"],
-            weights_map=vault.shelves["weights"].map(),
-            packed=packed,
-            packed_map=packed.map() if packed else None,
-        )
+        resident = resident_of(vault, message.packed)
         sandbox.confine(
             scratch,
             memory_bytes=message.memory_bytes,
             file_bytes=message.memory_bytes if pack_file else sandbox.FILE_BYTES,
             readable=[folder for folder in (*opened.readable, message.readable) if folder],
-            writable=[message.writable] if message.writable else [],
+            writable=[*([message.writable] if message.writable else []), *(NODES if opened.card else ())],
         )
         os.chdir(scratch)
-        _only_keep({0, 1, 2, descriptors[0], *descriptors[3:], pack_descriptor})
+        _only_keep({0, 1, 2, descriptors[0], *descriptors[3:], pack_descriptor, *resident.descriptors})
         work(descriptors[0], descriptors[3] if len(descriptors) > 3 else -1, pack_descriptor, resident, scratch)
     except BaseException:  # noqa: BLE001 - process boundary: the client reads it from the log
         traceback.print_exc()

@@ -19,12 +19,15 @@ SCRATCH_BYTES = 512 << 20
 FILE_BYTES = 128 << 20
 OPEN_FILES = 256
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm")
+OWN = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm", "/proc/self/task")
+"""What every worker may write; the last so that its threads can be named, which the CUDA driver insists on."""
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _READ = (1 << 0) | (1 << 2) | (1 << 3)
 """Execute, read file, read folder."""
 _RIGHTS_BY_ABI = ((1, 13), (2, 14), (3, 15), (5, 16))
 """(ABI, number of file-system rights that it knows)."""
+_FILE_RIGHTS = _READ & ~(1 << 3) | (1 << 1) | (1 << 14) | (1 << 15)
+"""What applies to a file that is no folder: execute, read, write, truncate, control of a device."""
 _SCOPES = 0b11
 """Abstract unix sockets and signals stay inside (ABI 6)."""
 
@@ -69,7 +72,7 @@ def confine(
         ("own scratch", lambda: _mount_scratch(scratch)),
         ("limits", lambda: limit(memory_bytes, file_bytes)),
         ("no new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),
-        ("landlock", lambda: landlock([*SYSTEM, *python_folders(), *readable], [str(scratch), *DEVICES, *writable])),
+        ("landlock", lambda: landlock([*SYSTEM, *python_folders(), *readable], [str(scratch), *OWN, *writable])),
         ("no capabilities", syscalls.drop_capabilities),
     )
     granted: list[str] = []
@@ -148,7 +151,7 @@ def _allow(ruleset: int, folder: str, rights: int) -> None:
     below = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         if not Path(folder).is_dir():
-            rights &= 0b110 | 1 | (1 << 14)  # files: execute, write, read, truncate
+            rights &= _FILE_RIGHTS
         rule = rights.to_bytes(8, "little") + below.to_bytes(4, "little")
         buffer = ctypes.create_string_buffer(rule, 12)
         syscalls.syscall(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), buffer, ctypes.c_uint32(0))

@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 
 from reforward.engine import sandbox, wire
+from reforward.engine.cuda.vault import DeviceVault
 from reforward.engine.keeper import keep, probe
 from reforward.engine.vault import Vault
 
@@ -64,10 +65,15 @@ class Server:
                 self.vault.seal(message.key, message.tensors)
             case wire.Drop():
                 self.vault.drop(message.key)
+            case wire.Sweep():
+                assert isinstance(self.vault, DeviceVault)
+                return self.vault.sweep()
         return wire.Done()
 
     def _open(self, message: wire.Open) -> wire.Opened:
         self.opened = message
+        if message.card:
+            self.vault = DeviceVault(self.root, private=self.private, card=message.card)
         if message.module:
             from reforward.engine.loader import load_module
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reforward.domain.measurement import Stage
+from reforward.engine.cuda.card import Card
 
 MAX_FRAME = 256 << 20
 HEADER = 4
@@ -62,6 +63,8 @@ class Open(Message, frozen=True, kw_only=True):
     """Module subject reference; empty for lm."""
     readable: tuple[str, ...]
     """Folders that workers may read besides the system and Python."""
+    card: Card | None = None
+    """The device whose memory holds the weights; None for the host's."""
 
 
 class Spawn(Message, frozen=True, kw_only=True):
@@ -92,6 +95,10 @@ class Drop(Message, frozen=True, kw_only=True):
     key: str
 
 
+class Sweep(Message, frozen=True, kw_only=True):
+    """Read all device memory of the vault once (see `engine/cuda/sweep.py`)."""
+
+
 # --- server to client ---
 
 
@@ -105,6 +112,16 @@ class Opened(Message, frozen=True, kw_only=True):
 
 class Done(Message, frozen=True, kw_only=True):
     """A server request is fulfilled."""
+
+
+class Swept(Message, frozen=True, kw_only=True):
+    """What a sweep found."""
+
+    seconds: float
+    calm_s: float
+    """Seconds that it takes when the device does nothing else."""
+    changed: tuple[str, ...]
+    """Keys of memory whose bytes are not those that were uploaded."""
 
 
 class Refused(Message, frozen=True, kw_only=True):
@@ -228,8 +245,8 @@ class Failed(Message, frozen=True, kw_only=True):
     log: str
 
 
-ToServer = Open | Spawn | Seal | Drop
-FromServer = Opened | Done | Refused
+ToServer = Open | Spawn | Seal | Drop | Sweep
+FromServer = Opened | Done | Swept | Refused
 ToWorker = LoadLm | LoadModule | Build | Step | Run | Draw | Call
 FromWorker = Ready | Tokens | Drawn | Called | Packed | Built | Failed
 

@@ -18,7 +18,9 @@ from reforward.domain.errors import CandidateFailed
 from reforward.domain.measurement import Stage
 from reforward.domain.spec import Limits, ModelSpec, Segment
 from reforward.engine import wire
-from reforward.engine.vault import Shelf, extent, place
+from reforward.engine.cuda.resident import DeviceResident, pin
+from reforward.engine.cuda.vault import DeviceVault
+from reforward.engine.vault import Shelf, Vault, extent, place
 from reforward.engine.wire import Stored
 from reforward.runtime import bind
 from reforward.runtime.lm import LmHost, pack, truncate
@@ -36,6 +38,8 @@ class Resident:
     weights_map: mmap.mmap | None
     packed: Shelf | None
     packed_map: mmap.mmap | None
+    descriptors: tuple[int, ...] = ()
+    """Descriptors that confinement must leave open: none, since everything is mapped."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights by name, read-only views of the shared mapping."""
@@ -44,6 +48,14 @@ class Resident:
     def packs(self) -> dict[str, Tensor]:
         """Packed tensors by name."""
         return views(self.packed.tensors, self.packed_map) if self.packed else {}
+
+
+def resident_of(vault: Vault, packed: str) -> "Resident | DeviceResident":
+    """Weights and one candidate's packed tensors, wherever the vault keeps them."""
+    if isinstance(vault, DeviceVault):
+        return DeviceResident(vault, packed)
+    weights, shelf = vault.shelves["weights"], vault.shelves[packed] if packed else None
+    return Resident(weights=weights, weights_map=weights.map(), packed=shelf, packed_map=shelf.map() if shelf else None)
 
 
 def views(tensors: tuple[Stored, ...], mapping: mmap.mmap | None) -> dict[str, Tensor]:
@@ -65,7 +77,9 @@ def view(tensor: Stored, mapping: mmap.mmap | None) -> Tensor:
 class Worker:
     """Answers messages about one candidate until the client is gone."""
 
-    def __init__(self, sock: socket.socket, outbox: int, pack_file: int, resident: Resident, scratch: Path) -> None:
+    def __init__(
+        self, sock: socket.socket, outbox: int, pack_file: int, resident: "Resident | DeviceResident", scratch: Path
+    ) -> None:
         self.sock, self.outbox, self.pack_file = sock, outbox, pack_file
         self.resident, self.scratch = resident, scratch
         self.host: Any = None
@@ -137,6 +151,8 @@ class Worker:
             oracle=message.oracle,
         )
         self.rows = map_outbox(self.outbox, limits.rows, spec.vocab)
+        if self.host.device.type == "cuda":
+            pin(self.rows)
         self.stage = "run"
         mark = bind.watermark(message.files, message.entry, "lm", self.scratch)
         return wire.Ready(watermark=mark, state_bytes=self.host.state_bytes)
@@ -195,7 +211,7 @@ def map_outbox(descriptor: int, rows: int, vocab: int) -> Tensor:
 
 def to_bytes(tensor: Tensor) -> memoryview:
     """Row-major bytes of a tensor, any type."""
-    return memoryview(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().data)
+    return memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
 
 
 def to_data(tensor: Tensor) -> wire.TensorData:
@@ -218,7 +234,7 @@ def write_at(descriptor: int, data: memoryview, offset: int) -> None:
         at += os.pwrite(descriptor, data[at : at + (64 << 20)], offset + at)
 
 
-def work(sock: int, outbox: int, pack_file: int, resident: Resident, scratch: Path) -> NoReturn:
+def work(sock: int, outbox: int, pack_file: int, resident: "Resident | DeviceResident", scratch: Path) -> NoReturn:
     """The worker's life."""
     code = 1
     try:

@@ -17,6 +17,7 @@ from reforward.domain.spec import Limits, ModelSpec, RopeScaling, Segment
 __all__ = [
     "Batch",
     "Build",
+    "Captures",
     "Copies",
     "Forward",
     "Limits",
@@ -137,6 +138,17 @@ class Runs(Protocol):
         sequence produced (at least 1). A token is the lowest index of the maximum of its fp32 row.
         """
         ...
+
+
+class Captures(Protocol):
+    """Optional: exported by a `Forward` class whose decode `step` can be captured into a device graph by the runtime.
+
+    Called with one token of each sequence, all of them wanted, such a `step` enqueues the same work on the current stream
+    whatever the values are, and takes tokens, slots and positions from the batch's tensors. `run` of the class goes first.
+    """
+
+    captured: bool
+    """True."""
 
 
 class Copies(Protocol):

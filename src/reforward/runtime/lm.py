@@ -2,6 +2,7 @@
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from reforward.domain.errors import CandidateFailed
 from reforward.runtime.forward import Batch, Build, Limits, ModelSpec, Segment, StateTensor
+from reforward.runtime.graphs import Graphs
 
 
 class LmHost:
@@ -47,32 +49,60 @@ class LmHost:
         )
         with torch.inference_mode():
             self.forward: Any = forward(build)
+            self.graphs = self._graphs()
 
     @torch.inference_mode()
     def step(
         self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], logits: Tensor
     ) -> list[int]:
         """One call; `logits` is [M, vocab] fp32. Returns the lowest index of each row's maximum."""
-        self.forward.step(make_batch(tokens, segments, rows, self.limits, self.device), logits)
-        return greedy(logits)
+        width = len(segments)
+        if self.graphs and self.graphs.fits(width) and len(tokens) == len(rows) == width:
+            slots, starts = [s.slot for s in segments], [s.start for s in segments]
+            return self.graphs.run(tokens, slots, starts, 1, logits)[0]
+        own = self._landing(logits)
+        self.forward.step(make_batch(tokens, segments, rows, self.limits, self.device), own)
+        return self._deliver(own, logits)
 
     @torch.inference_mode()
     def run(
         self, last: Sequence[int], slots: Sequence[int], positions: Sequence[int], steps: int, logits: Tensor
     ) -> list[list[int]]:
         """`steps` greedy steps of B sequences; `logits` is [steps * B, vocab] fp32, step by step."""
-        if not hasattr(self.forward, "run"):
-            return self._repeat(last, slots, positions, steps, logits)
         width, vocab = len(last), logits.shape[1]
         assert steps <= self.limits.steps
         assert all(slot < self.limits.slots for slot in slots)
         assert all(position + steps <= self.limits.length for position in positions)
+        if not hasattr(self.forward, "run"):
+            return self._repeat(last, slots, positions, steps, logits)
         tokens = torch.zeros(steps, width, dtype=torch.int32, device=self.device)
         counts = torch.zeros(width, dtype=torch.int32, device=self.device)
         starts = [torch.tensor(values, dtype=torch.int32, device=self.device) for values in (last, slots, positions)]
-        self.forward.run(*starts, steps, tokens, logits.view(steps, width, vocab), counts)
+        own = self._landing(logits)
+        self.forward.run(*starts, steps, tokens, own.view(steps, width, vocab), counts)
+        self._deliver(own, logits)
         if counts.tolist() != [steps] * width:
             raise CandidateFailed("run", f"run() produced {counts.tolist()} tokens where {steps} each were asked for")
+        return tokens.tolist()
+
+    def _graphs(self) -> Graphs | None:
+        if self.device.type != "cuda" or not getattr(self.forward, "captured", False):
+            return None
+        return Graphs(self.forward, self.state, self.limits, self.spec.vocab, self.device)
+
+    def _landing(self, logits: Tensor) -> Tensor:
+        """Where the forward writes: the caller's rows, or rows of its device, filled with NaN so that a gap shows."""
+        if logits.device == self.device:
+            return logits
+        return torch.full(logits.shape, math.nan, device=self.device)
+
+    def _deliver(self, own: Tensor, logits: Tensor) -> list[int]:
+        """Copy rows to the caller if they are not there, wait for all work of the device, and choose the tokens."""
+        if own is logits:
+            return greedy(own)
+        logits.copy_(own, non_blocking=True)
+        tokens = own.argmax(dim=-1)
+        torch.cuda.synchronize(self.device)
         return tokens.tolist()
 
     def _repeat(
@@ -80,6 +110,8 @@ class LmHost:
     ) -> list[list[int]]:
         made: list[list[int]] = []
         width = len(last)
+        if self.graphs and self.graphs.fits(width):
+            return self.graphs.run(last, slots, positions, steps, logits)
         for step in range(steps):
             segments = [
                 Segment(slot=slot, start=position + step, length=1)
@@ -138,7 +170,8 @@ def make_batch(
     assert len(tokens) == sum(segment.length for segment in segments) <= limits.tokens
     assert all(s.slot < limits.slots and s.start + s.length <= limits.length for s in segments)
     columns = ([s.slot for s in segments], [s.start for s in segments], [s.length for s in segments], tokens, rows)
-    slot, start, length, stored, wanted = (torch.tensor(list(c), dtype=torch.int32, device=device) for c in columns)
+    together = torch.tensor([value for column in columns for value in column], dtype=torch.int32, device=device)
+    slot, start, length, stored, wanted = together.split([len(column) for column in columns])
     return Batch(tokens=stored, segments=tuple(segments), slot=slot, start=start, length=length, rows=wanted)
 
 
