@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from reforward.app.config import load_config
@@ -36,9 +37,9 @@ Forward = Packing
 
 
 @contextmanager
-def open_engine(subject: str, threads: int) -> Iterator[tuple[CpuEngine, Loaded]]:
-    """A fresh engine on a built-in subject, with its weights loaded."""
-    config = load_config(threads=threads)
+def open_engine(subject: str, threads: int, device: str = "cpu") -> Iterator[tuple[CpuEngine, Loaded]]:
+    """A fresh engine on a subject, with its weights loaded."""
+    config = replace(load_config(threads=threads), device=device)
     loaded = load_subject(subject, config)
     engine = start(loaded, config, CONTRACT)
     try:

@@ -76,7 +76,7 @@ def _checked(found: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _cast(key: str, value: Any, where: str) -> Any:
     try:
-        cast = KEYS[key](value)
+        cast: Any = KEYS[key](value)
     except (TypeError, ValueError):
         raise BadInput(f"{where}: {key}={value!r} is not {KEYS[key].__name__}") from None
     if isinstance(cast, Path):

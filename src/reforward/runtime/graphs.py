@@ -4,7 +4,7 @@ In one graph: the candidate's `step`, the choice of the tokens, their way back t
 the host is asked for nothing between the steps of a `run`.
 """
 
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -69,6 +69,7 @@ class _Bytes:
 
 def pin(rows: Tensor) -> None:
     """Lock shared host memory into place, so that the device writes to it directly."""
-    code = torch.cuda.cudart().cudaHostRegister(rows.data_ptr(), rows.nbytes, 0)  # type: ignore[no-untyped-call]
-    if int(code) != 0:
+    runtime: Any = torch.cuda.cudart()
+    code = int(runtime.cudaHostRegister(rows.data_ptr(), rows.nbytes, 0))
+    if code != 0:
         raise OSError(f"cudaHostRegister of {rows.nbytes:,} bytes failed with {code}")

@@ -1,0 +1,294 @@
+"""The engine of an NVIDIA GPU on Llama-3.2-1B with random weights: right answers, swap, decode, crashes, candidates an hour.
+
+    python bench/engine_gpu.py FOLDER [--parts right,swap,decode,crash,rate]     FOLDER: see bench/random_llama.py
+
+Every time is the client's clock around the whole way: socket, worker, device, logits row in host memory. Weights are random.
+"""
+
+import argparse
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import card
+from house import open_engine
+from rate import CONTRACT as RATE
+from rate import Arm
+from reforward.app.settings import Settings
+from reforward.app.subjects import Loaded
+from reforward.app.trees import read_tree
+from reforward.app.workloads import workloads
+from reforward.domain.candidate import Candidate
+from reforward.domain.errors import CandidateFailed
+from reforward.domain.ports import LmWorker
+from reforward.domain.spec import Limits, Segment
+from reforward.engine.cpu import CpuEngine
+from reforward.engine.cuda.engine import CudaEngine
+from reforward.measure.arrays import rows_of
+from reforward.propose.passes import PASSES
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+PROMPT = [100 + 37 * i for i in range(32)]
+STEPS = 32
+LIMITS = Limits(slots=1, length=256, tokens=64, rows=STEPS, steps=STEPS)
+ILLEGAL = """
+        import torch
+        source = "__global__ void bad(int *p) { p[1LL << 38] = 1; }"
+        kernel = torch.cuda._compile_kernel(source, "bad")
+        kernel((1, 1, 1), (1, 1, 1), (logits.view(torch.int32),))
+"""
+STORE = """
+        self.weights["model.norm.weight"].add_(1)
+"""
+
+
+class Bench:
+    """One folder, one engine, the candidates that are compared."""
+
+    def __init__(self, folder: Path, engine: CudaEngine, loaded: Loaded, threads: int) -> None:
+        self.folder, self.engine, self.loaded, self.threads = folder, engine, loaded, threads
+        self.figures: dict[str, Any] = {}
+        stock = loaded.stock
+        self.candidates = {
+            "stock": stock,
+            "captured": read_tree(RECIPES / "llama" / "graph", stock),
+            "h200": read_tree(RECIPES / "llama-3.2-1b" / "h200", stock),
+        }
+
+    def start(self, candidate: Candidate, limits: Limits = LIMITS, *, oracle: bool = False) -> LmWorker:
+        assert self.engine.spec is not None
+        prepared = self.engine.prepare(candidate)
+        return self.engine.start_lm(prepared, depth=self.engine.spec.layers, limits=limits, oracle=oracle)
+
+
+def prefill(worker: LmWorker, slot: int = 0) -> int:
+    """The first token after the prompt."""
+    return worker.step(PROMPT, [Segment(slot=slot, start=0, length=len(PROMPT))], [len(PROMPT) - 1], 0)[0]
+
+
+def first_token(engine: CpuEngine, candidate: Candidate) -> int:
+    """Prepare, start, prefill."""
+    assert engine.spec is not None
+    worker = engine.start_lm(engine.prepare(candidate), depth=engine.spec.layers, limits=LIMITS)
+    try:
+        return prefill(worker)
+    finally:
+        worker.close()
+
+
+def teach(worker: LmWorker, tokens: list[int]) -> np.ndarray:
+    """Logits of the last `STEPS` of `tokens`, fed in one prompt and then one by one."""
+    fed, rest = tokens[: -STEPS + 1], tokens[-STEPS + 1 :]
+    worker.step(fed, [Segment(slot=0, start=0, length=len(fed))], [len(fed) - 1], 0)
+    for i, token in enumerate(rest):
+        worker.step([token], [Segment(slot=0, start=len(fed) + i, length=1)], [0], 1 + i)
+    return rows_of(worker.rows(0, STEPS)).copy()
+
+
+def right(bench: Bench) -> None:
+    """All forwards, fed with the same tokens, against the stock forward in float64 on the CPU."""
+    tokens = [int(t) for t in np.random.default_rng(0).integers(0, 128256, 64 + STEPS)]
+    with open_engine(str(bench.folder), bench.threads, "cpu") as (host, loaded):
+        worker = host.start_lm(host.prepare(loaded.stock), depth=loaded.subject.depth, limits=LIMITS, oracle=True)
+        exact = teach(worker, tokens).astype(np.float64)
+        worker.close()
+    rows: list[list[str]] = []
+    for name, candidate in [("float64 on the device", bench.loaded.stock), *bench.candidates.items()]:
+        worker = bench.start(candidate, oracle=name.startswith("float64"))
+        made = teach(worker, tokens)
+        worker.close()
+        error = float(np.linalg.norm(made - exact) / np.linalg.norm(exact))
+        same = float((made.argmax(1) == exact.argmax(1)).mean())
+        rows.append([name, f"{error:.2e}", f"{same:.0%}"])
+        bench.figures[f"error.{name}"] = error
+    card.table(
+        "relative error of logits against float64 on the CPU, teacher-forced", ["forward", "error", "top-1"], rows
+    )
+
+
+def swap(bench: Bench, repeats: int, colds: int) -> None:
+    """Frozen to first correct token on the running engine, and from nothing."""
+    expected = first_token(bench.engine, bench.loaded.stock)
+    rows: list[list[str]] = []
+    for name, candidate in bench.candidates.items():
+        begun = time.perf_counter()
+        prepared = bench.engine.prepare(candidate)
+        prepared_s = time.perf_counter() - begun
+        taken = [timed(lambda c=candidate: first_token(bench.engine, c), expected) for _ in range(repeats + 1)][1:]
+        cold = [timed(lambda c=candidate: cold_token(bench, c), expected) for _ in range(colds)]
+        ratio = statistics.median(cold) / statistics.median(taken)
+        rows.append([name, card.spread(taken), card.spread(cold), f"{ratio:.0f}x", f"{prepared_s:.1f}"])
+        bench.figures |= {f"swap_s.{name}": statistics.median(taken), f"cold_s.{name}": statistics.median(cold)}
+        bench.figures[f"packed_bytes.{name}"] = prepared.packed_bytes
+    header = ["candidate", "swap", "cold start", "ratio", "build and pack, once"]
+    card.table("frozen to first correct token, s, median [min, max]", header, rows)
+
+
+def timed(work: Callable[[], int], expected: int) -> float:
+    begun = time.perf_counter()
+    token = work()
+    seconds = time.perf_counter() - begun
+    if token != expected:
+        raise RuntimeError(f"first token {token} differs from the stock forward's {expected}")
+    return seconds
+
+
+def cold_token(bench: Bench, candidate: Candidate) -> int:
+    """A second engine from nothing on the same device; its weights come from the page cache, builds from theirs."""
+    with open_engine(str(bench.folder), bench.threads, "cuda") as (engine, _):
+        return first_token(engine, candidate)
+
+
+def decode(bench: Bench) -> None:
+    """ms per token as the client sees them, from `step` and from `run`."""
+    rows: list[list[str]] = []
+    for name, candidate in bench.candidates.items():
+        row = [name]
+        for width in (1, 4):
+            limits = Limits(slots=width, length=256, tokens=64, rows=STEPS * width, steps=STEPS)
+            worker = bench.start(candidate, limits)
+            last = [prefill(worker, slot) for slot in range(width)]
+            slots = list(range(width))
+            for how in (by_step, by_run):
+                how(worker, last, slots)
+                values = [how(worker, last, slots) for _ in range(5)]
+                row.append(card.spread(values))
+                bench.figures[f"ms.{name}.{how.__name__}.batch{width}"] = statistics.median(values)
+            worker.close()
+        rows.append(row)
+    header = ["forward", "step, batch 1", "run, batch 1", "step, batch 4", "run, batch 4"]
+    card.table(f"ms per step, context 32 to {32 + STEPS}, median [min, max] of 5", header, rows)
+
+
+def by_step(worker: LmWorker, last: list[int], slots: list[int]) -> float:
+    begun = time.perf_counter()
+    for i in range(STEPS):
+        segments = [Segment(slot=slot, start=len(PROMPT) + i, length=1) for slot in slots]
+        last = worker.step(last, segments, slots, i * len(slots))
+    return (time.perf_counter() - begun) / STEPS * 1e3
+
+
+def by_run(worker: LmWorker, last: list[int], slots: list[int]) -> float:
+    begun = time.perf_counter()
+    worker.run(last, slots, [len(PROMPT)] * len(slots), STEPS, 0)
+    return (time.perf_counter() - begun) / STEPS * 1e3
+
+
+def crash(bench: Bench, count: int) -> None:
+    """Each crash is followed by a fresh worker's first token; afterwards weights and device memory are looked at."""
+    stock, engine = bench.loaded.stock, bench.engine
+    expected = first_token(engine, stock)
+    swept, before = engine.sweep(), engine.monitor.used_bytes()
+    server = engine.server
+    rows: list[list[str]] = []
+    for name, lines in (("illegal access", ILLEGAL), ("store to a weight", STORE)):
+        bad, reasons, taken = breaking(stock, lines), Counter[str](), list[float]()
+        for _ in range(count):
+            worker = bench.start(bad)
+            begun = time.perf_counter()
+            try:
+                prefill(worker)
+                reasons["no failure"] += 1
+            except CandidateFailed as failure:
+                reasons[failure.reason.splitlines()[0][:90]] += 1
+            finally:
+                worker.close()
+            if first_token(engine, stock) != expected:
+                raise RuntimeError("the stock forward's token changed after a crash")
+            taken.append(time.perf_counter() - begun)
+        p50, p99 = (float(np.percentile(taken, q)) for q in (50, 99))
+        rows.append([name, str(count), f"{p50:.3f}", f"{p99:.3f}", "; ".join(f"{n} x {r}" for r, n in reasons.items())])
+        bench.figures |= {f"crash_p50_s.{name}": p50, f"crash_p99_s.{name}": p99}
+    grown = {"crashes": used_after(engine) - before}
+    for _ in range(50):
+        first_token(engine, bench.candidates["captured"])
+    grown["50 captures"] = used_after(engine) - before
+    assert engine.server is server
+    assert engine.sweep().changed == ()
+    card.table("faulting call to the next worker's first token, s", ["fault", "times", "p50", "p99", "reasons"], rows)
+    console = ", ".join(f"after {name} {value:+,} bytes" for name, value in grown.items())
+    card.console.print(
+        f"device memory against before: {console}; weights unchanged; a sweep took {swept.seconds:.4f} s"
+    )
+    bench.figures |= {f"grown_bytes.{name}": value for name, value in grown.items()}
+
+
+def breaking(stock: Candidate, lines: str) -> Candidate:
+    """The stock forward with `lines` in front of its step."""
+    text = stock.text_of(stock.entry_file) or ""
+    tail = f"\n\nclass Broken(Forward):\n    def step(self, batch, logits):{lines}        super().step(batch, logits)\n"
+    return stock.with_files({stock.entry_file: f"{text}{tail}\n\nForward = Broken\n"})
+
+
+def used_after(engine: CudaEngine) -> int:
+    time.sleep(1)
+    return engine.monitor.used_bytes()
+
+
+def rate(bench: Bench, count: int, colds: int) -> None:
+    """The whole judge at the fast tier on the running engine, against a cold engine at full depth for each candidate."""
+    made = [one.apply(bench.loaded.stock) for one in PASSES if not one.slow and not one.needs]
+    pool = [*bench.candidates.values()][1:] + [candidate for candidate in made if candidate is not None]
+    workload = workloads(bench.loaded, bench.engine, Settings(requests=4, length_scale=1 / 4)).search
+    for candidate in pool[:count]:
+        bench.engine.prepare(candidate)
+    warm, cold = Arm("persistent, fast tier", early=True, deep=False), Arm("cold, full depth", early=False, deep=True)
+    measurer = warm.measurer(bench.engine, bench.loaded)
+    for candidate in [pool[0], *pool[:count]]:
+        begun = time.perf_counter()
+        warm.judge(measurer, bench.loaded, workload, candidate)
+        warm.seconds.append(time.perf_counter() - begun)
+    measurer.close()
+    warm.seconds.pop(0)
+    warm.rulings.pop(0)
+    for candidate in pool[:colds]:
+        begun = time.perf_counter()
+        with open_engine(str(bench.folder), bench.threads, "cuda") as (engine, loaded):
+            measurer = cold.measurer(engine, loaded)
+            cold.judge(measurer, loaded, workload, candidate)
+            measurer.close()
+        cold.seconds.append(time.perf_counter() - begun)
+    rows = [
+        [arm.name, card.spread(arm.seconds, 2), f"{arm.per_hour:.0f}", " ".join(arm.rulings)] for arm in (warm, cold)
+    ]
+    title = f"seconds per candidate at a resolution of {RATE.resolution:.0%}, median [min, max]"
+    card.table(title, ["arm", "s", "per hour", "rulings"], rows)
+    bench.figures |= {"judged_per_hour": warm.per_hour, "cold_judged_per_hour": cold.per_hour}
+
+
+def main() -> None:
+    """The parts that were asked for, each with its table; what was measured before a part failed is kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--parts", default="right,swap,decode,crash,rate")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--colds", type=int, default=3)
+    parser.add_argument("--crashes", type=int, default=50)
+    parser.add_argument("--candidates", type=int, default=8)
+    args = parser.parse_args()
+    parts: dict[str, Callable[[Bench], None]] = {
+        "right": right,
+        "swap": lambda bench: swap(bench, args.repeats, args.colds),
+        "decode": decode,
+        "crash": lambda bench: crash(bench, args.crashes),
+        "rate": lambda bench: rate(bench, args.candidates, args.colds),
+    }
+    card.ceiling("a context on the device (0.16 s), loading of kernels, one prefill of 32 tokens; weights are random")
+    threads = card.machine().cores
+    with open_engine(str(args.folder), threads, "cuda") as (engine, loaded):
+        assert isinstance(engine, CudaEngine)
+        bench = Bench(args.folder, engine, loaded, threads)
+        for name in args.parts.split(","):
+            begun = time.perf_counter()
+            parts[name](bench)
+            card.console.print(f"{name}: {time.perf_counter() - begun:.0f} s")
+    card.finish("engine_gpu", bench.figures)
+
+
+if __name__ == "__main__":
+    main()
