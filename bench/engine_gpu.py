@@ -52,7 +52,7 @@ class Bench:
 
     def __init__(self, folder: Path, engine: CudaEngine, loaded: Loaded, threads: int) -> None:
         self.folder, self.engine, self.loaded, self.threads = folder, engine, loaded, threads
-        self.figures: dict[str, Any] = {}
+        self.figures: dict[str, Any] = {"device": engine.target.machine.devices[0], "weights": "random"}
         stock = loaded.stock
         self.candidates = {
             "stock": stock,
@@ -92,7 +92,7 @@ def teach(worker: LmWorker, tokens: list[int]) -> np.ndarray:
 
 def right(bench: Bench) -> None:
     """All forwards, fed with the same tokens, against the stock forward in float64 on the CPU."""
-    tokens = [int(t) for t in np.random.default_rng(0).integers(0, 128256, 64 + STEPS)]
+    tokens = [int(t) for t in np.random.default_rng(0).integers(0, 128256, 32 + STEPS)]
     with open_engine(str(bench.folder), bench.threads, "cpu") as (host, loaded):
         worker = host.start_lm(host.prepare(loaded.stock), depth=loaded.subject.depth, limits=LIMITS, oracle=True)
         exact = teach(worker, tokens).astype(np.float64)
