@@ -13,6 +13,15 @@ from reforward.models.llama import apply_rope, linear, rms_norm, rope_angles
 from reforward.runtime.forward import Batch
 
 
+def look(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tensor:
+    """Attention of one query a head: q [B, K, G, D], keys and values [B, K, L, D], seen [B, 1, 1, L]; returns as q.
+
+    Two matrix products instead of `scaled_dot_product_attention`, whose kernels for this shape take a second to load.
+    """
+    scores = torch.matmul(q, keys.transpose(-1, -2)).float() * q.shape[-1] ** -0.5
+    return torch.matmul(scores.masked_fill(~seen, -torch.inf).softmax(-1).to(q.dtype), values)
+
+
 class Forward(Stock):
     """Follows `reforward.runtime.forward`; state as the stock forward's."""
 
@@ -44,10 +53,8 @@ class Forward(Stock):
         keys, values = self.state_tensors[f"keys.{layer}"], self.state_tensors[f"values.{layer}"]
         keys[slots, :, starts] = apply_rope(k, cos, sin)
         values[slots, :, starts] = v
-        mixed = F.scaled_dot_product_attention(
-            apply_rope(q, cos, sin)[:, :, None], keys[slots], values[slots], attn_mask=self._seen(starts, keys.shape[2]),
-            enable_gqa=True,
-        )
+        grouped = apply_rope(q, cos, sin).view(x.shape[0], spec.kv_heads, -1, spec.head_dim)
+        mixed = look(grouped, keys[slots], values[slots], self._seen(starts, keys.shape[2]))
         return linear(mixed.reshape(x.shape[0], -1), self.weights[f"{own}.o_proj.weight"])
 
     def _project(self, x: Tensor, name: str) -> Tensor:

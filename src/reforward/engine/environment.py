@@ -19,4 +19,5 @@ def environment(threads: int) -> dict[str, str]:
         "OMP_NUM_THREADS": str(threads),
         "GOMP_SPINCOUNT": "10000",
         "OPENBLAS_NUM_THREADS": "1",
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # so that asking for a device opens none in the server
     }

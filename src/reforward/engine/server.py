@@ -80,7 +80,7 @@ class Server:
             shelf = load_module(self.vault, message.module, self.control)
         else:
             shelf = self.vault.load(message.tensors)
-        _import_torch(compiler=bool(message.module))
+        _import_torch(compiler=bool(message.module or message.card))
         protections = probe(self.scratch, private=self.private)
         return wire.Opened(pages=self.vault.pages, nbytes=shelf.nbytes, protections=protections)
 
@@ -107,8 +107,9 @@ class Server:
 def _import_torch(*, compiler: bool) -> None:
     """Import, and let torch look at the processor; one element at a time starts no thread pool.
 
-    `compiler`: also what many modules pull in at their own import, two seconds that each worker is then spared.
+    `compiler`: also what many modules pull in at their own import, seconds that each worker is then spared.
     """
+    before = _device_files()
     import torch
 
     if compiler:
@@ -116,6 +117,13 @@ def _import_torch(*, compiler: bool) -> None:
     (torch.ones(1) + 1).item()
     threads = sum(1 for _ in Path("/proc/self/task").iterdir())
     assert threads == 1, f"a fork of {threads} threads is not clean"
+    assert _device_files() == before, "a fork of a process that opened a device is not clean"
+
+
+def _device_files() -> set[str]:
+    """Descriptors of an NVIDIA device; memory that the holder exported counts as one."""
+    files = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return {path.name for path in files if str(path.readlink()).startswith("/dev/nvidia")}
 
 
 def main() -> None:

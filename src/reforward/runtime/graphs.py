@@ -48,8 +48,10 @@ class Graph:
                 self.batch.start.zero_()
         torch.cuda.synchronize(device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.stream(side):
+            graph.capture_begin()
             self._step()
+            graph.capture_end()
         return graph
 
     def _step(self) -> None:

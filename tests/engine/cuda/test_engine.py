@@ -148,18 +148,36 @@ def test_a_paused_worker_goes_on(engine: CudaEngine) -> None:
 
 @pytest.mark.gpu
 def test_device_work_after_the_answer_is_a_failure(engine: CudaEngine, card: Card) -> None:
+    """The second answer: at the first, the device loads kernels and waits for all work."""
     if card.place == "cpu":
         pytest.skip("memory files do no work")
     side = in_step(
         "import torch",
         "torch.cuda.synchronize = lambda *_: None",
-        "with torch.cuda.stream(torch.cuda.Stream()): torch.cuda._sleep(20_000_000_000)",
+        "with torch.cuda.stream(torch.cuda.Stream()): torch.cuda._sleep(10_000_000_000)",
     )
     worker = engine.start_lm(engine.prepare(side), depth=2, limits=LIMITS)
+    worker.step(*ONE)
     worker.step(*ONE)
     with pytest.raises(CandidateFailed, match="device work went on"):
         worker.pause()
     assert len(first_token(engine, stock())) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [("torch.cuda._sleep(10**12)", "no answer within 1 s"), ("torch.empty(1 << 45, device='cuda')", "out of memory")],
+)
+def test_what_a_kernel_or_an_allocation_may_not_take(engine: CudaEngine, card: Card, line: str, reason: str) -> None:
+    if card.place == "cpu":
+        pytest.skip("memory files run no kernels")
+    worker = engine.start_lm(engine.prepare(in_step("import torch", line)), depth=2, limits=LIMITS)
+    worker.step_s = 1.0
+    with pytest.raises(CandidateFailed, match=reason):
+        worker.step(*ONE)
+    assert len(first_token(engine, stock())) == 1
+    engine.sweep()
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path: Path, checkpoint: Path) -> None:

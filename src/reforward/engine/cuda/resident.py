@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -69,7 +69,7 @@ class _Bytes:
 
 def pin(rows: Tensor) -> None:
     """Lock shared host memory into place, so that the device writes to it directly."""
-    runtime: Any = torch.cuda.cudart()
+    runtime: Any = cast(Any, torch.cuda).cudart()
     code = int(runtime.cudaHostRegister(rows.data_ptr(), rows.nbytes, 0))
     if code != 0:
         raise OSError(f"cudaHostRegister of {rows.nbytes:,} bytes failed with {code}")
