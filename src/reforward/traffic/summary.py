@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reforward.traffic.trace import Trace
 
@@ -53,8 +54,7 @@ def summarise(trace: Trace) -> Summary:
     arrivals = np.array([request.arrival_s for request in trace.requests])
     duration = float(arrivals[-1])
     gaps = np.diff(arrivals)
-    minutes = np.bincount((arrivals // MINUTE_S).astype(int))
-    whole = minutes[:-1]
+    last, minutes = _minutes(arrivals)
     return Summary(
         source=trace.source,
         requests=len(trace.requests),
@@ -64,10 +64,24 @@ def summarise(trace: Trace) -> Summary:
         output=spread([request.output_tokens for request in trace.requests]),
         rate_per_s=float(len(gaps) / duration) if duration > 0 else None,
         gap_cv=float(gaps.std() / gaps.mean()) if len(gaps) > 1 and duration > 0 else None,
-        dispersion_minute=float(whole.var() / whole.mean()) if len(whole) > 1 and whole.any() else None,
-        peak_minute=int(minutes.max()),
+        dispersion_minute=_dispersion([count for minute, count in minutes.items() if minute < last], last),
+        peak_minute=max(minutes.values()),
         distinct_arrivals=len(set(arrivals.tolist())),
     )
+
+
+def _minutes(arrivals: NDArray[np.float64]) -> tuple[int, dict[int, int]]:
+    """The last minute, which is not whole, and arrivals in each minute that has any: a trace may span a year."""
+    found, counts = np.unique((arrivals // MINUTE_S).astype(np.int64), return_counts=True)
+    return int(found[-1]), dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _dispersion(counts: Sequence[int], minutes: int) -> float | None:
+    """Variance over mean of arrivals a minute, when all other minutes have none."""
+    if minutes < 2 or not counts:
+        return None
+    mean = sum(counts) / minutes
+    return (sum(count * count for count in counts) / minutes - mean**2) / mean
 
 
 def spread(counts: Sequence[int]) -> Spread:

@@ -10,6 +10,9 @@ from reforward.traffic import azure, mooncake
 
 BAD_SHARE = 0.01
 """A trace with a larger share of bad rows is refused."""
+MOST_TOKENS = 1 << 30
+MOST_SECONDS = 1 << 40
+"""No request is longer, and no clock further from its origin: a row beyond them is damaged."""
 KNOWN = f"{azure.FORMAT}; {mooncake.FORMAT}"
 
 
@@ -53,13 +56,15 @@ def read_trace(path: Path) -> Trace:
 
 
 def _lines(path: Path) -> list[str]:
+    if not (path.is_file() or path.is_fifo() or not path.exists()):
+        raise BadInput(f"cannot read the trace {path}: it is no file")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read the trace {path}: {error}") from error
     if not text.strip():
         raise BadInput(f"the trace {path} is empty; known formats: {KNOWN}")
-    return text.splitlines()
+    return text.split("\n")
 
 
 def _detect(path: Path, lines: list[str]) -> tuple[str, Parse, int]:
@@ -79,9 +84,13 @@ def _rows(lines: list[str], skip: int) -> Iterator[tuple[int, str]]:
 
 
 def _checked(row: Parsed) -> Parsed:
-    _, prompt, output = row
+    seconds, prompt, output = row
     if prompt < 1 or output < 1:
         raise ValueError(f"needs at least one prompt and one output token, has {prompt} and {output}")
+    if prompt > MOST_TOKENS or output > MOST_TOKENS:
+        raise ValueError(f"has more than {MOST_TOKENS:,} tokens")
+    if not abs(seconds) < MOST_SECONDS:
+        raise ValueError(f"lies {seconds:g} s from the origin of its clock")
     return row
 
 
