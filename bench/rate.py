@@ -5,25 +5,28 @@
 The same candidates, the same judge, the same number of timed tokens in all arms. The cold arm does what an optimiser does that
 restarts its engine for each candidate: start, load, measure at full depth, end. The decomposition takes one saving away at a
 time: early stopping of clear losers and winners, then the truncated tier, then the persistent engine. Builds come from the
-cache in all arms, as they would when they overlap with timing.
+cache in all arms, as they would when they overlap with timing. The noise of the machine is measured once before (seconds, valid
+for an hour), and not counted either.
 """
 
 import argparse
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 import card
 from house import open_engine
+from reforward.app.calibrate import PAIRS, FixedPairs
 from reforward.app.settings import Settings
 from reforward.app.subjects import Loaded
 from reforward.app.workloads import workloads
+from reforward.domain.calibration import Noise
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
-from reforward.domain.measurement import Sample
+from reforward.domain.measurement import Measurement
 from reforward.domain.ports import Stopping
 from reforward.domain.workload import Workload
 from reforward.engine.cpu import CpuEngine
+from reforward.judge.gain import noise
 from reforward.judge.standard import StandardJudge
 from reforward.measure.measurer import Measurer
 from reforward.propose.passes import PASSES
@@ -33,19 +36,12 @@ RESOLUTION = 0.08
 CONTRACT = Contract(numerics="reassociated", min_gain=RESOLUTION, resolution=RESOLUTION)
 
 
-class AllPairs:
-    """No early stopping: every session runs to its last pair."""
-
-    def observe(self, samples: Sequence[Sample]) -> str:
-        """Stop at the last pair only."""
-        return "stop" if len({sample.launch for sample in samples}) >= CONTRACT.pairs_at("fast") else "continue"
-
-
 class Arm:
     """One way of judging; `seconds` and `rulings` per candidate."""
 
     def __init__(self, name: str, *, early: bool, deep: bool) -> None:
         self.name, self.early, self.deep = name, early, deep
+        self.noise: Noise | None = None
         self.seconds: list[float] = []
         self.rulings: list[str] = []
 
@@ -56,11 +52,18 @@ class Arm:
             engine.subject = replace(engine.subject, fast_depth=engine.subject.depth)
         return Measurer(engine, loaded.stock, CONTRACT, encode=loaded.tokenizer.encode)
 
+    def warm(self, measurer: Measurer, loaded: Loaded, workload: Workload) -> None:
+        """Start the reference workers and learn the noise: the stock forward against itself."""
+        facts, _ = measurer.measure(loaded.stock, loaded.stock, workload, "fast", FixedPairs(PAIRS))
+        assert isinstance(facts, Measurement), facts
+        self.noise = noise(facts.samples)
+
     def judge(self, measurer: Measurer, loaded: Loaded, workload: Workload, candidate: Candidate) -> None:
         """One session to its verdict."""
-        stopping: Stopping = StandardJudge().stopping(CONTRACT, "fast") if self.early else AllPairs()
+        judge = StandardJudge(noise=self.noise)
+        stopping: Stopping = judge.stopping(CONTRACT, "fast") if self.early else FixedPairs(CONTRACT.fast_pairs)
         facts, outputs = measurer.measure(candidate, loaded.stock, workload, "fast", stopping)
-        self.rulings.append(StandardJudge().rule(facts, outputs, CONTRACT).ruling)
+        self.rulings.append(judge.rule(facts, outputs, CONTRACT).ruling)
 
     @property
     def per_hour(self) -> float:
@@ -74,8 +77,7 @@ def persistent(arm: Arm, threads: int, count: int) -> Arm:
         pool, workload = material(engine, loaded, count)
         measurer = arm.measurer(engine, loaded)
         try:
-            arm.judge(measurer, loaded, workload, pool[0])
-            arm.rulings.clear()
+            arm.warm(measurer, loaded, workload)
             for candidate in pool:
                 begun = time.perf_counter()
                 arm.judge(measurer, loaded, workload, candidate)

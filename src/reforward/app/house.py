@@ -12,6 +12,7 @@ from reforward.app.journal import Journal
 from reforward.app.settings import Settings
 from reforward.app.subjects import Loaded, load_subject, open_engine
 from reforward.app.workloads import Traffic, workloads
+from reforward.domain.calibration import Noise
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
 from reforward.domain.ports import Brief, Engine, Judge, Ledger
@@ -35,6 +36,8 @@ class House:
     contract: Contract
     traffic: Traffic
     measurer: Measurer
+    noise: Noise | None = None
+    """Of the fast tier on this machine; see `calibrate.calibrated`."""
 
     @property
     def workload(self) -> Workload:
@@ -43,7 +46,7 @@ class House:
 
     def judge(self, confirmations: int) -> Judge:
         """The judge of the next session, after so many confirmations of the same run."""
-        return StandardJudge(confirmations=confirmations)
+        return StandardJudge(confirmations=confirmations, noise=self.noise)
 
     def measure(
         self, candidate: Candidate, incumbent: Candidate, tier: Tier, *, confirmations: int, seconds: float = math.inf

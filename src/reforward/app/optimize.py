@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from reforward.app import chat, diffs
 from reforward.app.budget import Budget, parse_seconds
+from reforward.app.calibrate import calibrated
 from reforward.app.cycle import Cycle
 from reforward.app.events import Event, Working
 from reforward.app.facts import SessionFacts, count_verdicts, session_facts, tier_agreement
@@ -74,8 +75,9 @@ def optimize(
     limits = Budget(seconds=parse_seconds(budget) if budget else None, candidates=candidates)
     begun = time.monotonic()
     emit(Working(what=f"opening {subject}: weights, engine, ledger"))
-    with open_house(subject, settings) as house:
-        emit(Working(what=house.describe()))
+    with open_house(subject, settings) as opened:
+        emit(Working(what=opened.describe()))
+        house = calibrated(opened, emit)
         base = house.loaded.stock if from_stock else house.best()
         journal = open_journal(house, base, resume=resume)
         before = journal.screened

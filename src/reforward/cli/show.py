@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from reforward.app.events import Calibrated
 from reforward.app.facts import ArmFacts, Median, SessionFacts
 from reforward.domain.record import canonical_json, short
 from reforward.domain.verdict import Interval, Verdict
@@ -25,6 +26,16 @@ def percent(gain: Interval | None) -> str:
     if gain is None:
         return "-"
     return f"{100 * gain.mid:+.1f} % [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+
+
+def noise_line(event: Calibrated) -> None:
+    """How much identical code differs here, and so what screening can see."""
+    noise = event.calibration.noise
+    sees = " or ".join(f"{gain:.0%} after {count} pairs" for count, gain in event.visible)
+    console.print(
+        f"  noise of this machine: identical code differs by {noise.deviation:.1%} from pair to pair of launches; "
+        f"screening sees a gain of {sees}"
+    )
 
 
 def verdict_line(verdict: Verdict, reason: str, seconds: float) -> None:
@@ -103,6 +114,7 @@ __all__ = [
     "console",
     "counts",
     "interval",
+    "noise_line",
     "percent",
     "rows",
     "session",

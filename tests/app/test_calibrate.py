@@ -1,0 +1,39 @@
+"""The noise of a machine: measured once, kept, used by screening, measured again when it is old."""
+
+from app.house import scripted_house
+from reforward.app import calibrate
+from reforward.app.calibrate import PAIRS, calibrated, fresh
+from reforward.app.events import Calibrated, Event, Working
+from reforward.domain.calibration import Calibration
+from reforward.domain.measurement import Measurement
+from reforward.ledger.views import every, only
+
+
+def test_a_calibration_is_kept_and_used_again() -> None:
+    house, events = scripted_house({}), list[Event]()
+    first = calibrated(house, events.append)
+    again = calibrated(house, events.append)
+    assert first.noise == again.noise is not None
+    assert [type(event) for event in events] == [Working, Calibrated, Calibrated]
+    known = only(house.ledger.get(every(house.ledger, Calibration)[0].id), Calibration)
+    facts = only(house.ledger.get(known.measurement), Measurement)
+    assert facts.candidate.candidate == facts.incumbent.candidate == house.loaded.stock.id
+    assert len({sample.launch for sample in facts.samples}) == PAIRS
+    assert known.noise.freedom == PAIRS - 1
+
+
+def test_an_old_calibration_is_measured_again(monkeypatch) -> None:
+    house = scripted_house({})
+    calibrated(house, lambda event: None)
+    assert fresh(house) is not None
+    monkeypatch.setattr(calibrate, "VALID", -calibrate.VALID)
+    assert fresh(house) is None
+
+
+def test_what_screening_sees_shrinks_with_more_pairs() -> None:
+    events = list[Event]()
+    calibrated(scripted_house({}), events.append)
+    (seen,) = (event for event in events if isinstance(event, Calibrated))
+    (few, less), (many, more) = seen.visible
+    assert few < many
+    assert less >= more > 0
