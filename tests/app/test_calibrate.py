@@ -4,13 +4,21 @@ from app.house import scripted_house
 from reforward.app import calibrate
 from reforward.app.calibrate import PAIRS, calibrated, fresh
 from reforward.app.events import Calibrated, Event, Working
+from reforward.app.house import House
 from reforward.domain.calibration import Calibration
 from reforward.domain.measurement import Measurement
 from reforward.ledger.views import every, only
+from reforward.measure.measurer import utc_now
+
+
+def house_of_today() -> House:
+    house = scripted_house({})
+    house.measurer.now = utc_now
+    return house
 
 
 def test_a_calibration_is_kept_and_used_again() -> None:
-    house, events = scripted_house({}), list[Event]()
+    house, events = house_of_today(), list[Event]()
     first = calibrated(house, events.append)
     again = calibrated(house, events.append)
     assert first.noise == again.noise is not None
@@ -23,7 +31,7 @@ def test_a_calibration_is_kept_and_used_again() -> None:
 
 
 def test_an_old_calibration_is_measured_again(monkeypatch) -> None:
-    house = scripted_house({})
+    house = house_of_today()
     calibrated(house, lambda event: None)
     assert fresh(house) is not None
     monkeypatch.setattr(calibrate, "VALID", -calibrate.VALID)
@@ -32,7 +40,7 @@ def test_an_old_calibration_is_measured_again(monkeypatch) -> None:
 
 def test_what_screening_sees_shrinks_with_more_pairs() -> None:
     events = list[Event]()
-    calibrated(scripted_house({}), events.append)
+    calibrated(house_of_today(), events.append)
     (seen,) = (event for event in events if isinstance(event, Calibrated))
     (few, less), (many, more) = seen.visible
     assert few < many
