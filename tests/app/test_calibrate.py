@@ -1,5 +1,9 @@
 """The noise of a machine: measured once, kept, used by screening, measured again when it is old."""
 
+from dataclasses import replace
+
+import pytest
+
 from app.house import scripted_house
 from reforward.app import calibrate
 from reforward.app.calibrate import PAIRS, calibrated, fresh
@@ -9,6 +13,7 @@ from reforward.domain.calibration import Calibration
 from reforward.domain.measurement import Measurement
 from reforward.ledger.views import every, only
 from reforward.measure.measurer import utc_now
+from reforward.models.shapes import step_elements
 
 
 def house_of_today() -> House:
@@ -45,3 +50,15 @@ def test_what_screening_sees_shrinks_with_more_pairs() -> None:
     (few, less), (many, more) = seen.visible
     assert few < many
     assert less >= more > 0
+
+
+def test_a_floor_counts_what_a_step_must_read_and_no_cache_holds() -> None:
+    house = house_of_today()
+    known = calibrate.calibrate(house, lambda event: None)
+    spec = house.engine.spec
+    assert spec is not None
+    matrices = step_elements(spec, house.loaded.subject.depth)
+    uncached = replace(known, read_bytes_s=1e6, cache_bytes=0)
+    assert calibrate.floors(house, uncached)["slow"] * 1e6 * house.workload.concurrency == pytest.approx(matrices)
+    assert calibrate.floors(house, replace(known, cache_bytes=matrices))["slow"] == 0
+    assert calibrate.floors(house, uncached)["fast"] < calibrate.floors(house, uncached)["slow"]

@@ -104,7 +104,8 @@ FAILED = Failed(
 SKIPPED = Skipped(run=run().id, author="passes", what="native", remedy="apt install g++")
 CALIBRATION = Calibration(
     tier="fast", target=TARGET.id, workload=WORKLOAD.id, measurement=measurement(STOCK, STOCK, "fast").id,
-    noise=Noise(deviation=0.03, freedom=7), bias=-0.002, pair_s=1.2, made_at=AT,
+    noise=Noise(deviation=0.03, freedom=7), bias=-0.002, pair_s=1.2,
+    read_bytes_s=4e10, cache_bytes=1 << 25, made_at=AT,
 )  # fmt: skip
 FIRST = candidate("first")
 EVERY_KIND: tuple[Record, ...] = (

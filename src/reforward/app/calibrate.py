@@ -12,8 +12,11 @@ from reforward.domain.calibration import Calibration
 from reforward.domain.contract import Contract
 from reforward.domain.errors import EngineLost
 from reforward.domain.measurement import Failed, Sample
+from reforward.domain.subject import Tier
+from reforward.engine.bandwidth import read_bandwidth
 from reforward.judge import gain
 from reforward.ledger.views import every
+from reforward.models.shapes import step_elements
 
 PAIRS = 8
 """Pairs of launches of one calibration: seven degrees of freedom, a deviation good to about a quarter."""
@@ -37,7 +40,20 @@ def calibrated(house: House, emit: Callable[[Event], None]) -> House:
     known = fresh(house) or calibrate(house, emit)
     visible = tuple((count, gain.visible(known.noise, house.contract, count)) for count in _ends(house.contract))
     emit(Calibrated(calibration=known, visible=visible))
-    return replace(house, noise=known.noise)
+    return replace(house, noise=known.noise, floors=floors(house, known))
+
+
+def floors(house: House, known: Calibration) -> dict[Tier, float]:
+    """Least seconds per decoded token, by tier: what a step must read and no cache can hold, shared by all in flight.
+
+    An element counts as one byte, whatever its type: a candidate may pack the weights tighter where nothing is lost.
+    """
+    spec, subject = house.engine.spec, house.loaded.subject
+    if spec is None:
+        return {}
+    tiers: tuple[Tier, ...] = ("fast", "slow")
+    read = {tier: max(0, step_elements(spec, subject.depth_of(tier)) - known.cache_bytes) for tier in tiers}
+    return {tier: read[tier] / known.read_bytes_s / house.workload.concurrency for tier in tiers}
 
 
 def _ends(contract: Contract) -> tuple[int, int]:
@@ -64,6 +80,7 @@ def calibrate(house: House, emit: Callable[[Event], None]) -> Calibration:
     facts, _ = house.measurer.measure(stock, stock, workload, "fast", FixedPairs(PAIRS))
     if isinstance(facts, Failed):
         raise EngineLost(f"the stock forward failed at {facts.stage}: {facts.reason}; {facts.log}")
+    read = read_bandwidth(house.engine.target.launch.threads)
     made = Calibration(
         tier="fast",
         target=facts.target,
@@ -72,6 +89,8 @@ def calibrate(house: House, emit: Callable[[Event], None]) -> Calibration:
         noise=gain.noise(facts.samples),
         bias=gain.estimate(facts.samples).mean,
         pair_s=(time.monotonic() - begun) / PAIRS,
+        read_bytes_s=read.read_bytes_s,
+        cache_bytes=read.cache_bytes,
         made_at=facts.started_at,
     )
     house.ledger.append(facts, made)

@@ -34,7 +34,7 @@ def noise_line(event: Calibrated) -> None:
     sees = " or ".join(f"{gain:.0%} after {count} pairs" for count, gain in event.visible)
     console.print(
         f"  noise of this machine: identical code differs by {noise.deviation:.1%} from pair to pair of launches; "
-        f"screening sees a gain of {sees}"
+        f"screening sees a gain of {sees}; memory is read at {event.calibration.read_bytes_s / 1e9:.1f} GB/s"
     )
 
 

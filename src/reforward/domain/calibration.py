@@ -19,7 +19,7 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration(Record):
-    """What one A/A session told about a target."""
+    """What one A/A session, and a reading of the memory, told about a target."""
 
     tag: ClassVar[str] = "calibration"
 
@@ -33,5 +33,9 @@ class Calibration(Record):
     """Mean effect of its pairs: how far from zero identical code came out, in logarithms of speed."""
     pair_s: float
     """Seconds that one pair took, launches and checks included."""
+    read_bytes_s: float
+    """Read bandwidth of the machine with the threads of the target, bytes per second."""
+    cache_bytes: int
+    """Of its last level of caches."""
     made_at: str
     """UTC, ISO 8601."""
