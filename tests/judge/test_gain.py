@@ -126,12 +126,13 @@ def test_clear_losers_stop_after_few_pairs(tier: Tier) -> None:
     assert np.mean([len(samples) / 4 for _, samples in found]) < 2.5
 
 
-def test_a_hopeless_candidate_is_given_up_after_one_pair() -> None:
-    rule = StandardStopping(CONTRACT, "fast", 0)
-    assert rule.observe(samples_of([[-0.5, -0.4]])) == "stop"
-    assert outlook(samples_of([[-0.5, -0.4]]), CONTRACT, "fast", 0).state == "slower"
-    assert rule.observe(samples_of([[-0.5, -0.1]])) == "continue"
-    assert rule.observe(samples_of([[0.5, 0.5]])) == "continue"
+def test_one_pair_decides_nothing_unless_the_noise_is_known() -> None:
+    hopeless = samples_of([[-0.5, -0.4]])
+    assert StandardStopping(CONTRACT, "slow", 0, PRIOR).observe(hopeless) == "continue"
+    assert StandardStopping(CONTRACT, "fast", 0).observe(hopeless) == "continue"
+    assert StandardStopping(CONTRACT, "fast", 0, PRIOR).observe(hopeless) == "stop"
+    assert outlook(hopeless, CONTRACT, "fast", 0, PRIOR).state == "slower"
+    assert outlook(samples_of([[0.5, 0.5]]), CONTRACT, "fast", 0, PRIOR).state == "open"
 
 
 @pytest.mark.parametrize("tier", ["fast", "slow"])

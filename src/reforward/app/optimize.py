@@ -140,14 +140,15 @@ def _session(house: House, accepted: list[Verdict]) -> SessionFacts | None:
 
 
 def compare_answers(subject: str, settings: Settings, report: Report, emit: Emit) -> dict[str, str]:
-    """One chat prompt, answered by the stock forward and by the best."""
+    """One chat prompt, answered by the stock forward and, if another was proven better, by that."""
     with open_house(subject, settings) as house:
         tokenizer = house.loaded.tokenizer
         assert tokenizer is not None
         best = house.ledger.get(report.best)
         assert isinstance(best, Candidate)
         texts: dict[str, str] = {}
-        for name, candidate in (("stock", house.loaded.stock), ("best", best)):
+        both = {"stock": house.loaded.stock} | ({"best": best} if best.id != house.loaded.stock.id else {})
+        for name, candidate in both.items():
             emit(Working(what=f"answering one prompt with the {name} forward"))
             texts[name] = chat.answer(house.engine, tokenizer, candidate, DEMO_PROMPT, tokens=DEMO_TOKENS).text
         return texts

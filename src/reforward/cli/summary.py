@@ -43,6 +43,8 @@ def answers(prompt: str, texts: dict[str, str]) -> None:
     console.print(f"\n[bold]{prompt}[/]")
     for name, text in texts.items():
         console.print(f"  {name:<6} {escape(text)}")
+    if len(texts) < 2:
+        return
     same = len(set(texts.values())) == 1
     console.print(
         "  [green]the texts are the same[/]" if same else "  the texts differ (rounding may flip a close token)"

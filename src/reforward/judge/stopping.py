@@ -10,10 +10,7 @@ from reforward.domain.contract import Contract
 from reforward.domain.measurement import Sample
 from reforward.domain.subject import Tier
 from reforward.domain.verdict import Interval
-from reforward.judge.gain import FUTILITY, Estimate, Pair, estimate, level, needed, pairs
-
-HOPELESS = math.log(1.25)
-"""A candidate whose every pass of the first pair is slower by more than this is given up without an interval."""
+from reforward.judge.gain import FUTILITY, Estimate, estimate, level, needed
 
 State = Literal["faster", "no-gain", "slower", "open"]
 
@@ -41,19 +38,13 @@ def outlook(
     """Decide on what is there; `noise` counts at the fast tier only.
 
     faster: at a look, the lower bound clears the contract (fast tier: clears zero, and the middle clears what the
-    tier can see). no-gain, slower: at any time, the upper bound falls short of it, or of zero; a hopeless candidate is
-    slower after one pair, whatever is known of the noise.
+    tier can see). no-gain, slower: as soon as there is an interval, its upper bound falls short of it, or of zero.
     """
     now = estimate(samples, noise if tier == "fast" else None)
     at_look = level(contract, tier, confirmations, now.pairs)
-    state = _state(now, at_look, contract, tier) if now.freedom else _first(pairs(samples))
+    state = _state(now, at_look, contract, tier)
     stated = at_look if at_look is not None and state in ("faster", "open") else FUTILITY[tier]
     return Outlook(state=state, estimate=now, level=stated, final=now.pairs >= contract.pairs_at(tier))
-
-
-def _first(found: Sequence[Pair]) -> State:
-    """What one pair can tell: only that it is hopeless."""
-    return "slower" if found and max(found[0].blocks) < -HOPELESS else "open"
 
 
 def _state(now: Estimate, at_look: float | None, contract: Contract, tier: Tier) -> State:
