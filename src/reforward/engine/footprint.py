@@ -11,18 +11,25 @@ def private_bytes(pid: int, others: Sequence[int], *, common: int, outbox: int, 
     """The peak of a worker's own pages, what its children hold now, and files that live in memory.
 
     `common` bytes of shared memory are not its own (weights, packs, outbox); `state` was allocated on its demand and is
-    counted elsewhere. What a child shares with its parent since the fork counts once: by the kernel's proportional share.
+    counted elsewhere. Pages that a child only inherited are the worker's and count once.
     """
     own = _fields(pid, "status")
     shared = own.get("RssShmem", 0)
     peak = own.get("VmHWM", 0) - own.get("RssFile", 0) - min(common, shared) - state
-    beyond = max(0, shared - common)
-    children = 0
-    for child in others:
-        mapped = max(0, _fields(child, "status").get("RssShmem", 0) - common)
-        children += _fields(child, "smaps_rollup").get("Pss_Anon", 0) + mapped
-        beyond += mapped
-    return max(0, peak) + children + max(0, held_bytes([pid, *others]) - outbox - beyond)
+    mapped = sum(max(0, _fields(other, "status").get("RssShmem", 0) - common) for other in others)
+    unmapped = held_bytes([pid, *others]) - outbox - max(0, shared - common) - mapped
+    return max(0, peak) + _of_children(pid, others, mapped) + max(0, unmapped)
+
+
+def _of_children(pid: int, others: Sequence[int], mapped: int) -> int:
+    """What they do not share with the worker: pages of one process alone, or what all together hold beyond the worker."""
+    if not others:
+        return 0
+    books = [_fields(other, "smaps_rollup") for other in others]
+    alone = sum(book.get("Private_Clean", 0) + book.get("Private_Dirty", 0) for book in books)
+    worker = _fields(pid, "smaps_rollup")
+    family = worker.get("Pss_Anon", 0) + sum(book.get("Pss_Anon", 0) for book in books)
+    return max(alone, family - worker.get("Anonymous", 0) + mapped)
 
 
 def _fields(pid: int, table: str) -> dict[str, int]:

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import NoReturn
 
 from reforward.domain.candidate import Candidate
@@ -18,6 +17,7 @@ from reforward.domain.measurement import Memory, Tensor
 from reforward.domain.spec import Limits, Segment
 from reforward.domain.subject import Tier
 from reforward.engine import standstill, wire
+from reforward.engine.footprint import private_bytes
 from reforward.engine.text import plain
 
 LOG_TAIL, REASON = 4096, 1000
@@ -172,37 +172,23 @@ class Handle:
             self._dead("run", str(error))
 
     def memory(self) -> Memory:
-        """From the kernel: private is the peak of its own pages, less its state; of children, what they hold now.
+        """From the kernel; see `footprint.private_bytes`.
 
         Includes what every worker inherits from the server (torch, about 100 MB), which is the same for all. A worker that
         is paused is held to it.
         """
+        pid = self.process.pid
         if self.paused:
             with self._blamed():
-                standstill.check(self.process.pid, self.stood)
-        fields = _status(self.process.pid)
+                standstill.check(pid, self.stood)
         common = self.shared.weights + self.shared.packed + self.outbox_bytes
-        mapped = fields.get("RssFile", 0) + min(common, fields.get("RssShmem", 0))
-        private = fields.get("VmHWM", 0) - mapped - self.state_bytes
-        children = (pid for pid in standstill.family(self.process.pid) if pid != self.process.pid)
-        private += sum(_status(pid).get("RssAnon", 0) for pid in children)
-        return Memory(
-            weights=self.shared.weights, packed=self.shared.packed, state=self.state_bytes, private=max(0, private)
-        )
+        others = [other for other in standstill.family(pid) if other != pid]
+        private = private_bytes(pid, others, common=common, outbox=self.outbox_bytes, state=self.state_bytes)
+        return Memory(weights=self.shared.weights, packed=self.shared.packed, state=self.state_bytes, private=private)
 
     def close(self) -> None:
         """End the process and everything it started."""
         self.process.close()
-
-
-def _status(pid: int) -> dict[str, int]:
-    """Byte counts of `/proc/<pid>/status`; empty if the process is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return {}
-    pairs = (line.split(":", 1) for line in lines if line.endswith(" kB"))
-    return {name: int(value.split()[0]) * 1024 for name, value in pairs}
 
 
 class LmHandle(Handle):

@@ -27,9 +27,9 @@ def _mounts(pid: int) -> dict[int, int]:
     for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
         about, _, system = line.partition(" - ")
         if system.startswith("tmpfs scratch "):
-            place = f"/proc/{pid}/root{about.split()[4]}"
+            place = Path(f"/proc/{pid}/root{about.split()[4]}")
             filled = os.statvfs(place)
-            found[os.stat(place).st_dev] = (filled.f_blocks - filled.f_bfree) * filled.f_frsize
+            found[place.stat().st_dev] = (filled.f_blocks - filled.f_bfree) * filled.f_frsize
     return found
 
 
@@ -38,7 +38,7 @@ def _nameless(pid: int) -> dict[tuple[int, int], int]:
     found: dict[tuple[int, int], int] = {}
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
-            if os.readlink(link).startswith("/memfd:"):
+            if str(link.readlink()).startswith("/memfd:"):
                 about = link.stat()
                 found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
     return found
