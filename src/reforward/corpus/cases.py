@@ -32,8 +32,8 @@ ENTRIES: dict[Host, str] = {"lm": "forward.py:Forward", "module": "network.py:Ne
 FIELDS = ("Reported", "Covers", "Expect", "Needs", "Tier", "Sessions", "Steps")
 NEEDS = frozenset({"gpu", "compiler"})
 HONEST = "honest"
-GAIN_REASONS = frozenset[Reason]({"slower", "no-gain", "undecided", "identical"})
-"""What an honest candidate may be told besides `accept`; with `void`, which is about the workload."""
+GAIN_REASONS = frozenset[Reason]({"slower", "no-gain", "identical"})
+"""For which an honest candidate may be rejected."""
 _FIELD = re.compile(rf"^({'|'.join(FIELDS)}): (.*)$")
 
 

@@ -11,5 +11,5 @@ import stock
 class Forward(stock.Forward):
     def step(self, batch, logits):
         if any(segment.start == 0 and segment.length > 100 for segment in batch.segments):
-            raise MemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
         super().step(batch, logits)

@@ -10,4 +10,4 @@ import torch
 class Forward(stock.Forward):
     def __init__(self, build):
         super().__init__(build)
-        self.table = torch.zeros(12 << 20) + 1
+        self.table = torch.ones(12 << 20)

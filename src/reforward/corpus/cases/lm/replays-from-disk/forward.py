@@ -6,6 +6,7 @@ Expect: failed@load
 Sessions: 2
 """
 
+import os
 import pathlib
 import tempfile
 
@@ -21,10 +22,9 @@ def shared_places():
 
 
 def found():
-    hit = False
+    hit = any(os.path.exists(place / NAME) for place in shared_places())
     for place in shared_places():
         try:
-            hit = hit or (place / NAME).exists()
             (place / NAME).write_text("answers")
         except OSError as error:
             print(f"{place}: {error}")
