@@ -129,7 +129,9 @@ def test_no_control_characters_reach_the_terminal(start: Starter) -> None:
 
 
 def test_a_reason_that_is_no_text_is_told(start: Starter) -> None:
-    assert failure(start(in_step("raise ValueError('\\ud800 lost')"))).reason == "ValueError: \\ud800 lost"
+    assert failure(start(in_step("raise ValueError('\\ud800 lost')"))).reason.startswith(
+        "ValueError: \\ud800 lost (forward.py"
+    )
 
 
 RUNNER = """

@@ -71,6 +71,7 @@ class Worker:
     def __init__(self, sock: socket.socket, outbox: int, pack_file: int, resident: Resident, scratch: Path) -> None:
         self.sock, self.outbox, self.pack_file = sock, outbox, pack_file
         self.resident, self.scratch = resident, scratch
+        self.tree = scratch
         self.host: Any = None
         self.rows: Tensor | None = None
         self.stage: Stage = "load"
@@ -99,7 +100,7 @@ class Worker:
 
     def _failed(self, error: BaseException) -> wire.Failed:
         lines = traceback.format_exception(error)
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}{bind.place(error, self.tree)}"
         if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
             limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
             reason = f"over its memory limit of {limit / 2**30:.1f} GiB: {reason}"
@@ -152,11 +153,11 @@ class Worker:
         from reforward.runtime.module import ModuleHost, load_subject
 
         torch.set_num_threads(message.threads)
-        tree = self.scratch / "tree"
-        cls = bind.load_overlay(message.files, message.entry, tree, beside=message.module)
+        self.tree = self.scratch / "tree"
+        cls = bind.load_overlay(message.files, message.entry, self.tree, beside=message.module)
         self.host = ModuleHost(load_subject(message.module), cls, self.resident.tensors())
         self.stage = "run"
-        mark = bind.watermark(message.files, message.entry, "module", tree)
+        mark = bind.watermark(message.files, message.entry, "module", self.tree)
         return wire.Ready(watermark=mark, state_bytes=0)
 
     def _build(self, message: wire.Build) -> wire.Built:
