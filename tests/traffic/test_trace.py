@@ -100,10 +100,11 @@ def test_empty_and_unknown_files_name_the_known_formats(tmp_path: Path, text: st
 
 
 def test_missing_binary_and_header_only_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(BadInput, match="cannot read") as caught:
         read_trace(tmp_path / "none")
+    assert str(caught.value).count(str(tmp_path)) == 1, "the path is said once"
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(BadInput, match="it is binary, not text; known formats"):
         read_trace(tmp_path / "binary")
     with pytest.raises(BadInput, match="no rows"):
         read_trace(write(tmp_path, HEADER))
@@ -140,6 +141,19 @@ def test_summary_of_a_known_trace(tmp_path: Path) -> None:
 def test_summary_of_one_request_leaves_rates_unknown(tmp_path: Path) -> None:
     facts = summarise(read_trace(write(tmp_path, HEADER, azure_rows(1)[0])))
     assert (facts.rate_per_s, facts.gap_cv, facts.dispersion_minute) == (None, None, None)
+
+
+def test_two_gaps_are_too_few_to_call_traffic_bursty(tmp_path: Path) -> None:
+    facts = summarise(read_trace(write(tmp_path, HEADER, *azure_rows(3))))
+    assert (facts.requests, facts.gap_cv) == (3, None)
+
+
+def test_rows_out_of_order_are_sorted_and_counted(tmp_path: Path) -> None:
+    rows = azure_rows(4)
+    trace = read_trace(write(tmp_path, HEADER, rows[0], rows[3], rows[1], rows[2]))
+    assert [request.arrival_s for request in trace.requests] == sorted(r.arrival_s for r in trace.requests)
+    assert (trace.unsorted, summarise(trace).unsorted) == (2, 2)
+    assert read_trace(write(tmp_path, HEADER, *rows)).unsorted == 0
 
 
 def test_the_packaged_slice_is_bursty() -> None:

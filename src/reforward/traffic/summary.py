@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from reforward.traffic.trace import Trace
 
 MINUTE_S = 60.0
+FEW_GAPS = 10
+"""A coefficient of variation of fewer gaps says more about chance than about the traffic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,8 @@ class Summary:
     source: str
     requests: int
     bad_rows: int
+    unsorted: int
+    """Rows that came later in the file than in time."""
     duration_s: float
     prompt: Spread
     output: Spread
@@ -59,11 +63,12 @@ def summarise(trace: Trace) -> Summary:
         source=trace.source,
         requests=len(trace.requests),
         bad_rows=len(trace.bad_rows),
+        unsorted=trace.unsorted,
         duration_s=duration,
         prompt=spread([request.prompt_tokens for request in trace.requests]),
         output=spread([request.output_tokens for request in trace.requests]),
         rate_per_s=float(len(gaps) / duration) if duration > 0 else None,
-        gap_cv=float(gaps.std() / gaps.mean()) if len(gaps) > 1 and duration > 0 else None,
+        gap_cv=float(gaps.std() / gaps.mean()) if len(gaps) >= FEW_GAPS and duration > 0 else None,
         dispersion_minute=_dispersion([count for minute, count in minutes.items() if minute < last], last),
         peak_minute=max(minutes.values()),
         distinct_arrivals=len(set(arrivals.tolist())),

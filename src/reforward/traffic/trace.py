@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from reforward.domain.errors import BadInput
@@ -33,6 +34,8 @@ class Trace:
     bad_rows: tuple[BadRow, ...]
     source: str
     """File name and format."""
+    unsorted: int = 0
+    """Rows with an earlier time than a row above them; the requests are sorted."""
 
 
 Parsed = tuple[float, int, int]
@@ -52,7 +55,12 @@ def read_trace(path: Path) -> Trace:
         except ValueError as error:
             bad.append(BadRow(line=number, reason=str(error)))
     _refuse_if_bad(path, len(parsed), bad)
-    return Trace(requests=_requests(parsed), bad_rows=tuple(bad), source=f"{path.name} ({format_})")
+    return Trace(
+        requests=_requests(parsed),
+        bad_rows=tuple(bad),
+        source=f"{path.name} ({format_})",
+        unsorted=_out_of_order([row[0] for row in parsed]),
+    )
 
 
 def _lines(path: Path) -> list[str]:
@@ -60,8 +68,10 @@ def _lines(path: Path) -> list[str]:
         raise BadInput(f"cannot read the trace {path}: it is no file")
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read the trace {path}: {error}") from error
+    except OSError as error:
+        raise BadInput(f"cannot read the trace {path}: {error.strerror}; give the path of a file: {KNOWN}") from error
+    except UnicodeDecodeError:
+        raise BadInput(f"cannot read the trace {path}: it is binary, not text; known formats: {KNOWN}") from None
     if not text.strip():
         raise BadInput(f"the trace {path} is empty; known formats: {KNOWN}")
     return text.split("\n")
@@ -100,6 +110,10 @@ def _refuse_if_bad(path: Path, good: int, bad: list[BadRow]) -> None:
     if len(bad) > BAD_SHARE * (good + len(bad)):
         first = "; ".join(f"line {row.line}: {row.reason}" for row in bad[:3])
         raise BadInput(f"{len(bad)} of {good + len(bad)} rows of {path} are bad, more than {BAD_SHARE:.0%}: {first}")
+
+
+def _out_of_order(times: list[float]) -> int:
+    return sum(at < latest for at, latest in zip(times[1:], accumulate(times, max), strict=False))
 
 
 def _requests(parsed: list[Parsed]) -> tuple[Request, ...]:
