@@ -6,8 +6,10 @@ import typer
 from rich.markup import escape
 
 from reforward.app.outcomes import Outcome, Report
+from reforward.app.settings import Settings
 from reforward.cli import show
-from reforward.domain.subject import Host
+from reforward.cli.live import Live
+from reforward.domain.subject import Host, Tier
 
 judge = typer.Typer(no_args_is_help=True, help="Try the judge on candidates that cheat and on honest ones.")
 
@@ -32,6 +34,29 @@ def selftest(
     report = run(host=host, full=full, only=only, emit=_silent if as_json else _line)
     show.as_json({"report": report, "headline": report.headline()}) if as_json else _summary(report)
     raise typer.Exit(0 if report.held else 1)
+
+
+@judge.command()
+def rates(
+    subject: Annotated[str, typer.Argument(help="smollm2, or any other SUBJECT of `reforward optimize`.")],
+    tier: Annotated[Tier, typer.Option(help="fast or slow.")] = "fast",
+    sessions: Annotated[
+        int, typer.Option(help="How many there shall be; the same command goes on where it ended.")
+    ] = 30,
+    slowdown: Annotated[
+        float, typer.Option(help="Slow the incumbent down on purpose: 0.05 for 5 %. 0: identical code.")
+    ] = 0.0,
+    length_scale: Annotated[float, typer.Option(help="Multiply token counts by this.")] = 1 / 16,
+    requests: Annotated[int, typer.Option(help="Requests in the distilled workload.")] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print facts as JSON on stdout.")] = False,
+) -> None:
+    """How often the judge is wrong here: sessions of identical code, or of a gain of known size. Kept in the ledger."""
+    from reforward.app.rates import rates as run
+
+    settings = Settings(length_scale=length_scale, requests=requests)
+    with Live(quiet=as_json) as live:
+        found = run(subject, settings, tier=tier, sessions=sessions, slowdown=slowdown, emit=live)
+    show.as_json(found) if as_json else show.rates(found)
 
 
 def _silent(outcome: Outcome) -> None:
