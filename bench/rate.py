@@ -11,7 +11,9 @@ for an hour), and not counted either.
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 import card
 from house import open_engine
@@ -33,6 +35,8 @@ from reforward.propose.passes import PASSES
 from reforward.propose.search import tools_here
 
 RESOLUTION = 0.08
+P = ParamSpec("P")
+T = TypeVar("T")
 CONTRACT = Contract(numerics="reassociated", min_gain=RESOLUTION, resolution=RESOLUTION)
 
 
@@ -42,6 +46,7 @@ class Arm:
     def __init__(self, name: str, *, early: bool, deep: bool) -> None:
         self.name, self.early, self.deep = name, early, deep
         self.noise: Noise | None = None
+        self.checking_s = 0.0
         self.seconds: list[float] = []
         self.rulings: list[str] = []
 
@@ -50,7 +55,9 @@ class Arm:
         assert loaded.tokenizer is not None
         if self.deep:
             engine.subject = replace(engine.subject, fast_depth=engine.subject.depth)
-        return Measurer(engine, loaded.stock, CONTRACT, encode=loaded.tokenizer.encode)
+        measurer = Measurer(engine, loaded.stock, CONTRACT, encode=loaded.tokenizer.encode)
+        measurer.references.teach = self._timed(measurer.references.teach)
+        return measurer
 
     def warm(self, measurer: Measurer, loaded: Loaded, workload: Workload) -> None:
         """Start the reference workers and learn the noise: the stock forward against itself."""
@@ -63,7 +70,19 @@ class Arm:
         judge = StandardJudge(noise=self.noise)
         stopping: Stopping = judge.stopping(CONTRACT, "fast") if self.early else FixedPairs(CONTRACT.fast_pairs)
         facts, outputs = measurer.measure(candidate, loaded.stock, workload, "fast", stopping)
-        self.rulings.append(judge.rule(facts, outputs, CONTRACT).ruling)
+        self.rulings.append(self._timed(judge.rule)(facts, outputs, CONTRACT).ruling)
+
+    def _timed(self, check: Callable[P, T]) -> Callable[P, T]:
+        """The same, with its seconds added to `checking_s`: what the judge costs a session."""
+
+        def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            begun = time.perf_counter()
+            try:
+                return check(*args, **kwargs)
+            finally:
+                self.checking_s += time.perf_counter() - begun
+
+        return timed
 
     @property
     def per_hour(self) -> float:
@@ -78,6 +97,7 @@ def persistent(arm: Arm, threads: int, count: int) -> Arm:
         measurer = arm.measurer(engine, loaded)
         try:
             arm.warm(measurer, loaded, workload)
+            arm.checking_s = 0.0
             for candidate in pool:
                 begun = time.perf_counter()
                 arm.judge(measurer, loaded, workload, candidate)
@@ -131,7 +151,10 @@ def main() -> None:
         rows,
     )
     first, last = arms[0].per_hour, arms[-1].per_hour
+    share = arms[0].checking_s / sum(arms[0].seconds)
+    print(f"references and rules take {share:.0%} of a persistent session with early stopping")
     figures = {"persistent_per_hour": round(first), "cold_per_hour": round(last), "ratio": round(first / last, 1)}
+    figures["judge_share"] = round(share, 3)
     card.finish("rate", figures | {arm.name: round(arm.per_hour) for arm in arms})
 
 
