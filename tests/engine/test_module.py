@@ -11,6 +11,7 @@ from reforward.domain.candidate import Candidate
 from reforward.domain.errors import BadInput, CandidateFailed, EngineLost
 from reforward.domain.measurement import Tensor
 from reforward.domain.subject import Subject
+from reforward.engine import identity as identities
 from reforward.engine.client import Source
 from reforward.engine.cpu import CpuEngine
 from reforward.engine.identity import Identity, module_identity
@@ -132,6 +133,8 @@ def test_a_rewrite_runs_on_the_same_weights(modules: CpuEngine, identity: Identi
         ("self.layer =", "self.other =", "load", "other"),
         ("return {", "return 5; {", "output", "int"),
         ("self.layer(x) + self.shift", "self.shift.add_(1)", "run", "SIGSEGV"),
+        ('"sum"', '"\\ud800"', "run", "surrogates not allowed"),
+        ("self.layer(x) + self.shift", "torch.zeros(1 << 26).expand(2, -1)", "run", "over the limit"),
     ],
 )
 def test_a_broken_rewrite(modules: CpuEngine, identity: Identity, old: str, new: str, stage: str, words: str) -> None:
@@ -144,6 +147,36 @@ def test_a_broken_rewrite(modules: CpuEngine, identity: Identity, old: str, new:
     assert words in caught.value.reason
 
 
+SEND = """
+import os, socket
+from reforward.engine import wire
+
+def forge(**about):
+    data = wire.TensorData(**{"dtype": "float32", "shape": (2, 4), "data": bytes(32)} | about)
+    for number in range(3, 64):
+        try: sock = socket.socket(fileno=os.dup(number))
+        except OSError: continue
+        wire.send(sock, wire.Called(outputs={"output.sum": data}))
+    import time; time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "about",
+    ["data=bytes(31)", "shape=(10**9,)", "dtype='object'", "shape=(2**62, 2**62)", "dtype='float64'", "shape=(-2, -4)"],
+)
+def test_a_forged_tensor_ends_in_the_engine(modules: CpuEngine, identity: Identity, about: str) -> None:
+    """What reached the judge as a tensor would raise there, in the controller."""
+    stock = modules.start_module(modules.prepare(identity.stock))
+    drawn = stock.draw(1, "fast")
+    stock.close()
+    forged = NETWORK.replace("        return {", f"        forge({about}); return {{").replace(
+        "\nclass", SEND + "\nclass"
+    )
+    with pytest.raises(CandidateFailed, match="talks nonsense"):
+        _load_and_call(modules, identity.stock.with_files({"network.py": forged}), drawn)
+
+
 def _load_and_call(engine: CpuEngine, candidate: Candidate, drawn: tuple[Tensor, ...]) -> None:
     engine.start_module(engine.prepare(candidate)).call(drawn)
 
@@ -151,6 +184,31 @@ def _load_and_call(engine: CpuEngine, candidate: Candidate, drawn: tuple[Tensor,
 def test_a_subject_that_cannot_be_loaded(tmp_path: Path) -> None:
     (tmp_path / "subject.py").write_text("import nowhere\n")
     with pytest.raises(BadInput, match="nowhere"):
+        module_identity(str(tmp_path / "subject.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import os\nos._exit(0)\n", "ended without saying what it is"),
+        ("raise SystemExit(3)\n", "exit code 3"),
+        ("import atexit\natexit.register(print, 'bye')\n" + SUBJECT, None),
+    ],
+)
+def test_a_subject_that_ends_or_prints(tmp_path: Path, text: str, words: str | None) -> None:
+    (tmp_path / "network.py").write_text(NETWORK)
+    (tmp_path / "subject.py").write_text(text)
+    if words is None:
+        assert module_identity(str(tmp_path / "subject.py")).stock.entry == "network.py:Network"
+        return
+    with pytest.raises(BadInput, match=words):
+        module_identity(str(tmp_path / "subject.py"))
+
+
+def test_a_subject_that_never_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "subject.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setattr(identities, "TIMEOUT_S", 3)
+    with pytest.raises(BadInput, match="does not load within 3 s"):
         module_identity(str(tmp_path / "subject.py"))
 
 

@@ -1,6 +1,7 @@
 """Sealed files of tensors, with and without a mount namespace."""
 
 import errno
+import fcntl
 import mmap
 import os
 from pathlib import Path
@@ -49,6 +50,12 @@ def test_a_sealed_memory_file_cannot_be_written(vault: Vault, checkpoint: Path) 
         mmap.mmap(handle, 0, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     with pytest.raises(PermissionError):
         os.ftruncate(handle, 0)
+    again = os.open(f"/proc/self/fd/{handle}", os.O_RDWR)
+    with pytest.raises(PermissionError):
+        os.pwrite(again, b"x", 0)
+    with pytest.raises(PermissionError):
+        fcntl.fcntl(again, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    os.close(again)
     vault.close()
 
 

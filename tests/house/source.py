@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "reforward"
+GUESTS = PACKAGE / "corpus"
+"""Below it lie candidates and a subject: data that the engine runs, not modules of the house."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -22,8 +24,10 @@ class Module:
 
 @cache
 def modules() -> tuple[Module, ...]:
-    """Every Python file of the package."""
-    return tuple(_parse(path) for path in sorted(PACKAGE.rglob("*.py")))
+    """Every Python file of the package, but for the candidates and the subject of the corpus."""
+    return tuple(
+        _parse(path) for path in sorted(PACKAGE.rglob("*.py")) if path.parent == GUESTS or GUESTS not in path.parents
+    )
 
 
 def _parse(path: Path) -> Module:

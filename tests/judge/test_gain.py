@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from reforward.domain.calibration import Noise
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import ArmName, Sample
 from reforward.domain.subject import Tier
-from reforward.judge.gain import budget, estimate, level, looks, pairs
+from reforward.judge.gain import budget, estimate, level, looks, noise, pairs, visible
 from reforward.judge.stopping import StandardStopping, State, outlook
 from reforward.judge.student import quantile, upper_tail
 
@@ -46,10 +47,10 @@ def samples_of(effects: list[list[float]]) -> list[Sample]:
 
 def simulate(
     gain: float, tier: Tier, draw: np.random.Generator, launch: float, each: float, spikes: float = 0.0,
-    contract: Contract = CONTRACT,
+    contract: Contract = CONTRACT, prior: Noise | None = None,
 ) -> tuple[State, list[Sample]]:  # fmt: skip
     """One session with log-normal noise per launch and per pass; spikes add half to a pass."""
-    rule, made = StandardStopping(contract, tier, 0), list[Sample]()
+    rule, made = StandardStopping(contract, tier, 0, prior), list[Sample]()
     while True:
         of: dict[ArmName, float] = {"incumbent": launch * draw.standard_normal() / math.sqrt(2)}
         of["candidate"] = launch * draw.standard_normal() / math.sqrt(2) - math.log1p(gain)
@@ -58,7 +59,7 @@ def simulate(
             seconds = math.exp(of[arm] + each * draw.standard_normal()) * (1.5 if draw.random() < spikes else 1)
             made.append(Sample(arm=arm, launch=number, order=len(made), seconds=seconds))
         if rule.observe(made) == "stop":
-            return outlook(made, contract, tier, 0).state, made
+            return outlook(made, contract, tier, 0, prior).state, made
 
 
 def test_the_pair_of_launches_is_the_unit() -> None:
@@ -125,12 +126,13 @@ def test_clear_losers_stop_after_few_pairs(tier: Tier) -> None:
     assert np.mean([len(samples) / 4 for _, samples in found]) < 2.5
 
 
-def test_a_hopeless_candidate_is_given_up_after_one_pair() -> None:
-    rule = StandardStopping(CONTRACT, "fast", 0)
-    assert rule.observe(samples_of([[-0.5, -0.4]])) == "stop"
-    assert outlook(samples_of([[-0.5, -0.4]]), CONTRACT, "fast", 0).state == "slower"
-    assert rule.observe(samples_of([[-0.5, -0.1]])) == "continue"
-    assert rule.observe(samples_of([[0.5, 0.5]])) == "continue"
+def test_one_pair_decides_nothing_unless_the_noise_is_known() -> None:
+    hopeless = samples_of([[-0.5, -0.4]])
+    assert StandardStopping(CONTRACT, "slow", 0, PRIOR).observe(hopeless) == "continue"
+    assert StandardStopping(CONTRACT, "fast", 0).observe(hopeless) == "continue"
+    assert StandardStopping(CONTRACT, "fast", 0, PRIOR).observe(hopeless) == "stop"
+    assert outlook(hopeless, CONTRACT, "fast", 0, PRIOR).state == "slower"
+    assert outlook(samples_of([[0.5, 0.5]]), CONTRACT, "fast", 0, PRIOR).state == "open"
 
 
 @pytest.mark.parametrize("tier", ["fast", "slow"])
@@ -154,3 +156,66 @@ def test_a_one_per_cent_goal_is_undecided_rather_than_guessed() -> None:
     states = [simulate(0.012, "slow", draw, 0.03, 0.03)[0] for _ in range(50)]
     assert states.count("faster") <= 3
     assert "open" in states
+
+
+PRIOR = Noise(deviation=math.hypot(0.03, 0.03 / math.sqrt(2)), freedom=7)
+"""What a calibration finds, on average, where launches and passes differ by 3 % each."""
+
+
+def calibration(draw: np.random.Generator, launch: float, each: float, spikes: float) -> Noise:
+    """What eight pairs of identical code tell of the noise."""
+    effects = launch * draw.standard_normal(8)
+    passes = each * draw.standard_normal((8, 4)) + math.log(1.5) * (draw.random((8, 4)) < spikes)
+    blocks = passes[:, :2] - passes[:, 2:]
+    return noise(samples_of((effects[:, None] + blocks).tolist()))
+
+
+@pytest.mark.parametrize(("launch", "each", "spikes"), [(0.01, 0.01, 0.0), (0.03, 0.03, 0.05), (0.05, 0.03, 0.0)])
+def test_a_calibrated_machine_hardly_ever_calls_identical_code_promising(
+    launch: float, each: float, spikes: float
+) -> None:
+    draw = np.random.default_rng(4)
+    states = [
+        simulate(0.0, "fast", draw, launch, each, spikes, prior=calibration(draw, launch, each, spikes))[0]
+        for _ in range(1000)
+    ]
+    assert states.count("faster") <= 1000 * CONTRACT.fast_alpha
+
+
+def test_noise_known_beforehand_decides_sooner() -> None:
+    draw = np.random.default_rng(5)
+    contract = Contract(numerics="reassociated", min_gain=0.08)
+    passes = {
+        prior: sum(len(simulate(0.3, "fast", draw, 0.03, 0.03, 0, contract, prior)[1]) for _ in range(200))
+        for prior in (PRIOR, None)
+    }
+    assert passes[PRIOR] < 0.7 * passes[None]
+
+
+def test_the_tier_that_admits_trusts_no_noise_known_beforehand() -> None:
+    samples = samples_of([[0.1, 0.1], [0.3, 0.3]])
+    prior = Noise(deviation=0.1, freedom=1000)
+    assert outlook(samples, CONTRACT, "slow", 0, prior) == outlook(samples, CONTRACT, "slow", 0)
+    assert outlook(samples, CONTRACT, "fast", 0, prior) != outlook(samples, CONTRACT, "fast", 0)
+
+
+def test_pooled_variance_weighs_by_degrees_of_freedom() -> None:
+    samples = samples_of([[0.10, 0.10], [0.14, 0.14]])
+    pooled = estimate(samples, Noise(deviation=0.02, freedom=3))
+    own = noise(samples).deviation
+    assert pooled.freedom == 4
+    assert pooled.error == pytest.approx(math.sqrt((3 * 0.02**2 + own**2) / 4 / 2))
+
+
+def test_a_disturbed_session_speaks_for_itself_alone() -> None:
+    samples = samples_of([[0.10, 0.10], [0.14, 0.14]])
+    assert estimate(samples, Noise(deviation=0.01, freedom=100)) == estimate(samples)
+    assert estimate(samples[:4], Noise(deviation=0.01, freedom=100)).freedom == 100
+    assert estimate(samples_of([[0.0, 0.3]]), Noise(deviation=0.01, freedom=100)).freedom == 0
+
+
+def test_what_a_machine_sees_after_so_many_pairs_is_seen_every_other_time() -> None:
+    draw, seen = np.random.default_rng(6), visible(PRIOR, CONTRACT, 6)
+    states = [simulate(seen, "fast", draw, 0.03, 0.03, prior=PRIOR)[0] for _ in range(400)]
+    assert 0.4 <= states.count("faster") / 400 <= 0.85
+    assert visible(PRIOR, CONTRACT, 2) > seen

@@ -235,6 +235,14 @@ def test_a_constant_output_beside_a_varying_one_is_not_void() -> None:
     assert ruled((*fixed, *moving), numerics="bit-exact").reason == "faster"
 
 
+def test_outputs_whose_width_changes_from_call_to_call_are_judged() -> None:
+    rows = [STOCK[i, : 8 + 3 * i] for i in range(4)]
+    outputs = [Output(name=f"input {i}, a", candidate=tensor(row), stock=tensor(row)) for i, row in enumerate(rows)]
+    assert ruled(tuple(outputs), numerics="bit-exact").reason == "faster"
+    wrong = [Output(name=f"input {i}, a", candidate=tensor(0 * row), stock=tensor(row)) for i, row in enumerate(rows)]
+    assert ruled(tuple(wrong), numerics="bit-exact").reason == "numerics"
+
+
 def test_a_module_in_bfloat16_is_read_as_such() -> None:
     rows = bf16(STOCK[:4]).view(np.uint32) >> 16
     narrow = rows.astype(np.uint16)

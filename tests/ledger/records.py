@@ -1,5 +1,6 @@
 """One record of every kind, filled in as a run fills them in."""
 
+from reforward.domain.calibration import Calibration, Noise
 from reforward.domain.candidate import Candidate, Proposal, Skipped, SourceFile
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Arm, Failed, Measurement, Memory, Sample
@@ -101,7 +102,13 @@ FAILED = Failed(
     reason="exit 1", log="gemv.h:3: error\n", started_at=AT,
 )  # fmt: skip
 SKIPPED = Skipped(run=run().id, author="passes", what="native", remedy="apt install g++")
+CALIBRATION = Calibration(
+    tier="fast", target=TARGET.id, workload=WORKLOAD.id, measurement=measurement(STOCK, STOCK, "fast").id,
+    noise=Noise(deviation=0.03, freedom=7), bias=-0.002, pair_s=1.2,
+    read_bytes_s=4e10, cache_bytes=1 << 25, made_at=AT,
+)  # fmt: skip
 FIRST = candidate("first")
 EVERY_KIND: tuple[Record, ...] = (
     CONTRACT, WORKLOAD, STOCK, SUBJECT, TARGET, run(), *turn(run(), FIRST, STOCK, 0.5), FAILED, SKIPPED,
+    CALIBRATION,
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Checkpoint folders: the bytes are found where `safetensors` finds them, and every kind of damage is named."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,11 +101,28 @@ def bias_of_layer_0(header: dict[str, Any]) -> dict[str, Any]:
 
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "no config": (lambda f: (f / "config.json").unlink(), "config.json' does not exist"),
-    "config is no JSON": (lambda f: (f / "config.json").write_text("{"), "is not JSON"),
+    "config is no JSON": (lambda f: (f / "config.json").write_text("{"), "config.json' is damaged"),
+    "config is a list": (lambda f: (f / "config.json").write_text("[]"), "Expected `object`, got `array`"),
+    "config is a well": (lambda f: (f / "config.json").write_text("[" * 10**5), "recursion"),
+    "index is a list": (lambda f: (f / "model.safetensors.index.json").write_text("[]"), "index.json' is damaged"),
+    "index of numbers": (
+        lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": 5}}'),
+        "Expected `str`, got `int`",
+    ),
+    "tokenizer is a list": (lambda f: (f / "tokenizer.json").write_text("[]"), "tokenizer.json' is damaged"),
+    "vocabulary is a number": (
+        lambda f: (f / "tokenizer.json").write_text('{"model": {"vocab": 5}}'),
+        "tokenizer.json' is damaged.*model.vocab",
+    ),
+    "added token without id": (
+        lambda f: (f / "tokenizer.json").write_text('{"added_tokens": [{}]}'),
+        "required field `id`",
+    ),
+    "two files with one tensor": (lambda f: shutil.copy(f / FILE, f / "more.safetensors"), "both hold"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "no tokenizer.json"),
     "index without a map": (
         lambda f: (f / "model.safetensors.index.json").write_text("{}"),
-        "index.json has no 'weight_map'",
+        "index.json' is damaged .*required field `weight_map`",
     ),
     "another model's tokenizer": (
         lambda f: (f / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 131}]}'),
@@ -117,7 +135,22 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "no weights": (lambda f: (f / FILE).unlink(), "lacks \\*.safetensors"),
     "empty file": (lambda f: (f / FILE).write_bytes(b""), "truncated or no safetensors"),
     "header too long": (lambda f: (f / FILE).write_bytes(b"\xff" * 64), "header claims"),
-    "header is no JSON": (lambda f: (f / FILE).write_bytes((4).to_bytes(8, "little") + b"nope"), "header is not JSON"),
+    "header is no JSON": (
+        lambda f: (f / FILE).write_bytes((4).to_bytes(8, "little") + b"nope"),
+        "the header is damaged",
+    ),
+    "header is a list": (lambda f: (f / FILE).write_bytes((2).to_bytes(8, "little") + b"[]"), "the header is damaged"),
+    "header is a well": (
+        lambda f: (f / FILE).write_bytes((10**5).to_bytes(8, "little") + b'{"a":' * 20_000),
+        "the header is damaged",
+    ),
+    "entry is a number": (lambda f: reheader(f, lambda h: h.update({"x": 5})), "x is damaged .*got `int`"),
+    "shape of text": (lambda f: reheader(f, lambda h: bias_of_layer_0(h).update(shape="16")), "got `str`.*shape"),
+    "negative shape": (lambda f: reheader(f, lambda h: bias_of_layer_0(h).update(shape=[-4, -4])), "int` >= 0"),
+    "three offsets": (
+        lambda f: reheader(f, lambda h: bias_of_layer_0(h).update(data_offsets=[0, 4, 8])),
+        "data_offsets",
+    ),
     "truncated": (lambda f: (f / FILE).write_bytes((f / FILE).read_bytes()[:-3]), "truncated, .* download"),
     "missing tensor": (lambda f: resave(f, lambda w: w.pop("model.norm.weight")), "no tensor 'model.norm.weight'"),
     "misshapen tensor": (
@@ -136,7 +169,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda f: reheader(f, lambda h: bias_of_layer_0(h).update(dtype="F8_E4M3")),
         "has type 'F8_E4M3'; known are",
     ),
-    "incomplete entry": (lambda f: reheader(f, lambda h: bias_of_layer_0(h).pop("shape")), "incomplete"),
+    "incomplete entry": (
+        lambda f: reheader(f, lambda h: bias_of_layer_0(h).pop("shape")),
+        "k_proj.bias is damaged .*`shape`",
+    ),
     "wrong span": (
         lambda f: reheader(f, lambda h: bias_of_layer_0(h).update(data_offsets=[0, 4])),
         "but its shape needs 64 bytes",

@@ -76,3 +76,10 @@ def test_stops_are_all_that_the_checkpoint_lists(folder: Path) -> None:
 def test_a_missing_tokenizer_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"tokenizer.json' does not exist"):
         Tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"model": {"type": "Nobody"}}'])
+def test_what_is_no_tokenizer_is_bad_input(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(BadInput, match=r"tokenizer.json' is no tokenizer"):
+        Tokenizer(tmp_path)

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from reforward.domain.candidate import Candidate
+import pytest
+
+from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.contract import Contract
 from reforward.domain.ports import Brief, Idea, Unable
 from reforward.domain.subject import Subject
@@ -11,6 +13,7 @@ from reforward.domain.verdict import Interval, Verdict
 from reforward.domain.workload import Request, Workload
 from reforward.models.families import stock_candidate
 from reforward.propose.passes import PASSES
+from reforward.propose.passes.base import Pass
 from reforward.propose.scripted import Scripted
 from reforward.propose.search import Passes, combined
 
@@ -138,3 +141,41 @@ def test_scripted_replays_in_order_and_ends() -> None:
     assert proposer.propose(brief(heard)) == unable
     assert proposer.propose(brief(heard, skipped=("magic",))) == ideas[1]
     assert proposer.propose(brief((*heard, verdict(ideas[1].candidate, 0.1)), skipped=("magic",))) is None
+
+
+def _explodes(candidate: Candidate) -> Candidate | None:
+    raise TypeError(f"never saw {candidate.entry}")
+
+
+def test_a_pass_that_fails_on_somebodys_code_is_skipped_with_its_reason_and_the_search_goes_on() -> None:
+    broken = Pass(name="broken", reason="breaks", apply=_explodes, rank=9.0)
+    search = Passes((broken, *PASSES), tools=TOOLS)
+    first = search.propose(brief())
+    assert isinstance(first, Unable)
+    assert first.what == "pass broken"
+    assert "TypeError: never saw forward.py:Forward" in first.remedy
+    second = search.propose(brief(skipped=("pass broken",)))
+    assert isinstance(second, Idea)
+    assert combined(STOCK, (broken, *PASSES)) == combined(STOCK, PASSES)
+
+
+ODD = (
+    "class Net: pass",
+    "class Net:\n    def __init__(self): self.a = 1; self.b = 2\n    def forward(self, x): return x.clone()",
+    "class Net:\n    def forward(self, x): y = x.contiguous(); return y\n",
+    "Net = make(lambda x: x)",
+    "class Net:\n    async def __init__(self, *, a=1, **kw):\n        ...\n    forward = staticmethod(len)\n",
+    "if True:\n    class Net:\n        def __init__(self):\n            pass\n",
+    "class Net:\n    '''only text'''\n    def __init__(self):\n        '''only text'''\n",
+    "def __init__(self): pass\nclass Net(Base): __init__ = __init__\n",
+    "",
+)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_no_pass_fails_on_legal_python_of_any_shape(text: str) -> None:
+    files = (SourceFile(path="net.py", text=text),)
+    candidate = Candidate(host="module", entry="net.py:Net", files=files)
+    for one in PASSES:
+        made = one.apply(candidate)
+        assert made is None or compile(made.text_of("net.py") or "", "net.py", "exec")

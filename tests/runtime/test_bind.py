@@ -77,7 +77,7 @@ def test_the_watermark_is_of_the_files_as_they_lie(tmp_path: Path) -> None:
         ("Forward = 3\n", "load", "is a int, not a class"),
         ("def Forward(build): ...\n", "load", "is a function, not a class"),
         ("import nothing_like_it\n", "load", "ModuleNotFoundError"),
-        ("1 / 0\n", "load", "ZeroDivisionError"),
+        ("1 / 0\n", "load", r"ZeroDivisionError: division by zero \(forward.py, line 1: 1 / 0\)"),
         (GOOD.replace("def step", "def stop"), "load", "no method step"),
         (GOOD.replace("batch, logits", "batch"), "load", "step\\(self, batch\\) cannot be called"),
         (GOOD.replace("self, build", "self"), "load", "__init__\\(self\\) cannot be called"),
@@ -102,8 +102,14 @@ def test_an_import_that_raises_leaves_its_traceback(tmp_path: Path) -> None:
     failed = failure(
         {"forward.py": "import helper\n", "helper.py": "def f():\n    raise KeyError('lost')\nf()\n"}, tmp_path
     )
+    assert failed.reason.endswith("(helper.py, line 2: raise KeyError('lost'))"), "the place that raised"
     assert "helper.py" in failed.log
     assert "lost" in failed.log
+
+
+def test_a_syntax_error_names_its_place_once(tmp_path: Path) -> None:
+    failed = failure({"forward.py": "x = 1\ndef f(:\n"}, tmp_path)
+    assert failed.reason == "forward.py, line 2: SyntaxError: invalid syntax: def f(:"
 
 
 def test_a_syntax_error_in_a_sibling_is_found_before_anything_runs(tmp_path: Path) -> None:

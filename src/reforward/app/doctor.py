@@ -18,7 +18,21 @@ from reforward.ledger.migrations import MIGRATIONS
 from reforward.ledger.store import SqlLedger
 from reforward.models import smollm2
 
-EXPECTED = ("pid namespace", "mount namespace", "net namespace", "ipc namespace", "own /proc", "landlock")
+NAMESPACES = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1; in a container, a profile that lets unshare pass)"
+MOUNTS = f"{NAMESPACES}, and mounts inside them"
+REMEDIES = {
+    "pid namespace": NAMESPACES,
+    "mount namespace": NAMESPACES,
+    "net namespace": NAMESPACES,
+    "ipc namespace": NAMESPACES,
+    "read-only weights": MOUNTS,
+    "own /proc": MOUNTS,
+    "own scratch": MOUNTS,
+    "process bound": "root's processes are bounded since Linux 6.14; before it, run as an ordinary user",
+    "landlock": "needs Linux 5.13, and landlock in the kernel's list of security modules (boot with lsm=landlock,...)",
+    "seccomp": "needs a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64",
+}
+"""Protections of a worker that a machine may refuse, and what brings them."""
 FREE_BYTES = 2 << 30
 
 
@@ -136,11 +150,11 @@ def _huge_pages(found: Protections) -> Check:
 
 
 def _sandbox(found: Protections) -> Check:
-    missing = [name for name in EXPECTED if name not in found.active]
+    missing = [name for name in REMEDIES if name not in found.active]
     detail = ", ".join(found.active) or "none"
     if missing:
         detail += f"; missing: {', '.join(missing)}"
-    remedy = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1); Landlock needs Linux 5.13"
+    remedy = "; ".join(dict.fromkeys(REMEDIES[name] for name in missing))
     return Check(name="worker protections", ok=not missing, detail=detail, remedy=remedy, required=False)
 
 

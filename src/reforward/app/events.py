@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from reforward.domain.calibration import Calibration
 from reforward.domain.candidate import Candidate
 from reforward.domain.ports import Idea, Unable
 from reforward.domain.subject import Tier
@@ -13,6 +14,15 @@ class Working:
     """Something that takes time has begun."""
 
     what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """The noise of this machine is known."""
+
+    calibration: Calibration
+    visible: tuple[tuple[int, float], ...]
+    """(pairs of launches, gain that a screening session sees after them every other time)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,4 +60,4 @@ class Promoted:
     verdict: Verdict
 
 
-Event = Working | Proposed | CouldNot | Judged | Promoted
+Event = Working | Calibrated | Proposed | CouldNot | Judged | Promoted

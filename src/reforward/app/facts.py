@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reforward.domain.measurement import Arm, ArmName, Measurement, Sample
+from reforward.domain.subject import Tier
 from reforward.domain.verdict import Verdict
 
 
@@ -119,3 +120,45 @@ def _ranks(values: Sequence[float]) -> list[float]:
     for place, index in enumerate(order):
         places[index] = float(place)
     return places
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """How many of how many, with an exact 95 % upper bound on the true share (Clopper and Pearson, Biometrika 1934)."""
+
+    count: int
+    of: int
+    at_most: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """What the sessions came to."""
+
+    run: str
+    tier: Tier
+    slowdown: float
+    """By how much the incumbent was slowed down on purpose; 0 for identical code."""
+    accepted: Share
+    """False accepts if the code was identical, else gains that were seen."""
+    reasons: dict[str, int]
+    pairs: float
+    """Mean number of pairs of launches to a ruling."""
+    session_s: float | None
+    """Median seconds of the sessions that this call ran; None if it ran none."""
+    drawn: Share | None
+    """Accepts among sessions of pairs drawn anew, arms swapped at random; None for slowed code or too few pairs."""
+
+
+def share(count: int, of: int) -> Share:
+    """The bound is the largest share under which so few would be seen with probability 5 %; by bisection."""
+    low, high = count / of, 1.0
+    while count < of and high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _at_most(count, of, middle) > 0.05 else (low, middle)
+    return Share(count=count, of=of, at_most=high)
+
+
+def _at_most(count: int, of: int, chance: float) -> float:
+    """P(X <= count) for X binomial."""
+    return sum(math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(count + 1))

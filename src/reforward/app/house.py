@@ -1,9 +1,9 @@
 """Everything one command works with, built from settings and passed around: subject, engine, judge, ledger, workloads."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from reforward.app.budget import InTime
@@ -12,6 +12,7 @@ from reforward.app.journal import Journal
 from reforward.app.settings import Settings
 from reforward.app.subjects import Loaded, load_subject, open_engine
 from reforward.app.workloads import Traffic, workloads
+from reforward.domain.calibration import Noise
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
 from reforward.domain.ports import Brief, Engine, Judge, Ledger
@@ -35,6 +36,10 @@ class House:
     contract: Contract
     traffic: Traffic
     measurer: Measurer
+    noise: Noise | None = None
+    """Of the fast tier on this machine; see `calibrate.calibrated`."""
+    floors: Mapping[Tier, float] = field(default_factory=dict[Tier, float])
+    """Least seconds per decoded token on this machine; empty before it is calibrated, and for modules."""
 
     @property
     def workload(self) -> Workload:
@@ -43,7 +48,7 @@ class House:
 
     def judge(self, confirmations: int) -> Judge:
         """The judge of the next session, after so many confirmations of the same run."""
-        return StandardJudge(confirmations=confirmations)
+        return StandardJudge(confirmations=confirmations, noise=self.noise, floors=self.floors)
 
     def measure(
         self, candidate: Candidate, incumbent: Candidate, tier: Tier, *, confirmations: int, seconds: float = math.inf

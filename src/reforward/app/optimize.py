@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from reforward.app import chat, diffs
 from reforward.app.budget import Budget, parse_seconds
+from reforward.app.calibrate import calibrated
 from reforward.app.cycle import Cycle
 from reforward.app.events import Event, Working
 from reforward.app.facts import SessionFacts, count_verdicts, session_facts, tier_agreement
@@ -74,8 +75,9 @@ def optimize(
     limits = Budget(seconds=parse_seconds(budget) if budget else None, candidates=candidates)
     begun = time.monotonic()
     emit(Working(what=f"opening {subject}: weights, engine, ledger"))
-    with open_house(subject, settings) as house:
-        emit(Working(what=house.describe()))
+    with open_house(subject, settings) as opened:
+        emit(Working(what=opened.describe()))
+        house = calibrated(opened, emit)
         base = house.loaded.stock if from_stock else house.best()
         journal = open_journal(house, base, resume=resume)
         before = journal.screened
@@ -138,14 +140,15 @@ def _session(house: House, accepted: list[Verdict]) -> SessionFacts | None:
 
 
 def compare_answers(subject: str, settings: Settings, report: Report, emit: Emit) -> dict[str, str]:
-    """One chat prompt, answered by the stock forward and by the best."""
+    """One chat prompt, answered by the stock forward and, if another was proven better, by that."""
     with open_house(subject, settings) as house:
         tokenizer = house.loaded.tokenizer
         assert tokenizer is not None
         best = house.ledger.get(report.best)
         assert isinstance(best, Candidate)
         texts: dict[str, str] = {}
-        for name, candidate in (("stock", house.loaded.stock), ("best", best)):
+        both = {"stock": house.loaded.stock} | ({"best": best} if best.id != house.loaded.stock.id else {})
+        for name, candidate in both.items():
             emit(Working(what=f"answering one prompt with the {name} forward"))
             texts[name] = chat.answer(house.engine, tokenizer, candidate, DEMO_PROMPT, tokens=DEMO_TOKENS).text
         return texts

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from reforward.app.budget import Budget
+from reforward.app.calibrate import calibrated
 from reforward.app.cycle import Cycle
 from reforward.app.events import Working
 from reforward.app.facts import SessionFacts, session_facts
@@ -32,9 +33,10 @@ def measure(subject: str, folder: Path, tier: Tier, settings: Settings, *, emit:
 
 def submit(subject: str, folder: Path, reason: str, settings: Settings, *, emit: Emit) -> Verdict:
     """Fast tier, then slow tier if it is promising; everything is written down. Returns the last verdict."""
-    with open_house(subject, settings) as house:
-        candidate = read_tree(folder, house.loaded.stock)
-        emit(Working(what=house.describe()))
+    with open_house(subject, settings) as opened:
+        candidate = read_tree(folder, opened.loaded.stock)
+        emit(Working(what=opened.describe()))
+        house = calibrated(opened, emit)
         best = house.best()
         idea = Idea(candidate=candidate, parent=best.id, author="inbox", reason=reason)
         run = house.new_run(base=best, proposers=("inbox",))

@@ -5,7 +5,7 @@ from types import TracebackType
 from rich.markup import escape
 from rich.status import Status
 
-from reforward.app.events import CouldNot, Event, Judged, Promoted, Proposed, Working
+from reforward.app.events import Calibrated, CouldNot, Event, Judged, Promoted, Proposed, Working
 from reforward.cli import show
 from reforward.domain.record import short
 
@@ -33,6 +33,8 @@ class Live:
         match event:
             case Working():
                 self._now(event.what)
+            case Calibrated():
+                show.noise_line(event)
             case Proposed():
                 self._now(f"candidate {event.order + 1}: {event.idea.reason}")
             case CouldNot():

@@ -9,12 +9,14 @@ import typer
 from reforward import __version__
 from reforward.app.settings import Settings
 from reforward.cli import show
+from reforward.cli.judge import judge
 from reforward.cli.live import Live
 from reforward.domain.errors import ReforwardError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 trace = typer.Typer(no_args_is_help=True, help="Read traffic traces.")
 app.add_typer(trace, name="trace")
+app.add_typer(judge, name="judge")
 
 EPILOG = """Exit codes: 0 done (submit: accepted), 1 internal error, 2 bad input, 3 this machine lacks something,
 4 engine lost, 5 ledger corrupt, 6 the candidate failed, 7 rejected, 8 unsure."""

@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reforward.app.facts import ArmFacts, Median, SessionFacts
+from reforward.app.events import Calibrated
+from reforward.app.facts import ArmFacts, Median, Rates, SessionFacts, Share
 from reforward.domain.record import canonical_json, short
 from reforward.domain.verdict import Interval, Verdict
 
@@ -25,6 +26,16 @@ def percent(gain: Interval | None) -> str:
     if gain is None:
         return "-"
     return f"{100 * gain.mid:+.1f} % [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+
+
+def noise_line(event: Calibrated) -> None:
+    """How much identical code differs here, and so what screening can see."""
+    noise = event.calibration.noise
+    sees = " or ".join(f"{gain:.0%} after {count} pairs" for count, gain in event.visible)
+    console.print(
+        f"  noise of this machine: identical code differs by {noise.deviation:.1%} from pair to pair of launches; "
+        f"screening sees a gain of {sees}; memory is read at {event.calibration.read_bytes_s / 1e9:.1f} GB/s"
+    )
 
 
 def verdict_line(verdict: Verdict, reason: str, seconds: float) -> None:
@@ -84,6 +95,21 @@ def interval(value: Median) -> str:
     return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
 
 
+def rates(found: Rates) -> None:
+    """Error rates, or power, of the judge."""
+    kind = f"incumbent slowed by {found.slowdown:.1%}" if found.slowdown else "identical code"
+    console.print(f"{found.tier} tier, {kind}: {_share(found.accepted)} accepted")
+    counts(found.reasons)
+    seconds = "" if found.session_s is None else f", {found.session_s:.1f} s"
+    console.print(f"to a ruling: {found.pairs:.1f} pairs of launches{seconds}")
+    if found.drawn:
+        console.print(f"drawn anew from these pairs: {_share(found.drawn)} accepted")
+
+
+def _share(share: Share) -> str:
+    return f"{share.count} of {share.of} ({share.count / share.of:.1%}; at most {share.at_most:.2%}, one-sided 95 %)"
+
+
 def counts(numbers: dict[str, int]) -> None:
     """Verdicts by tier, ruling and reason."""
     console.print("  ".join(f"{name}: {number}" for name, number in numbers.items()) or "none")
@@ -103,7 +129,9 @@ __all__ = [
     "console",
     "counts",
     "interval",
+    "noise_line",
     "percent",
+    "rates",
     "rows",
     "session",
     "verdict_details",

@@ -43,6 +43,8 @@ def answers(prompt: str, texts: dict[str, str]) -> None:
     console.print(f"\n[bold]{prompt}[/]")
     for name, text in texts.items():
         console.print(f"  {name:<6} {escape(text)}")
+    if len(texts) < 2:
+        return
     same = len(set(texts.values())) == 1
     console.print(
         "  [green]the texts are the same[/]" if same else "  the texts differ (rounding may flip a close token)"
@@ -95,6 +97,8 @@ def best_rows(rows: Sequence[Best]) -> None:
 def trace_facts(facts: Summary) -> None:
     """A trace in a few lines."""
     console.print(f"{facts.source}: {facts.requests} requests over {facts.duration_s:.0f} s, {facts.bad_rows} bad rows")
+    if facts.unsorted:
+        console.print(f"{facts.unsorted} rows were not in order of time; they were sorted")
     spreads: list[tuple[str, Spread]] = [("prompt tokens", facts.prompt), ("output tokens", facts.output)]
     lines = [[n, *(f"{v:.0f}" for v in (s.p5, s.p50, s.p95, s.mean, s.max))] for n, s in spreads]
     show.rows(["", "p5", "p50", "p95", "mean", "max"], lines)

@@ -26,8 +26,10 @@ class Contract(Record):
     """Pairs of fresh launches before any accept."""
     max_pairs: int = 16
     """Pairs after which an undecided session is ruled `unsure`."""
-    fast_pairs: int = 4
+    fast_pairs: int = 6
     """The same at the fast tier, which only ranks."""
+    fast_alpha: float = 0.02
+    """Chance that one fast session calls equally fast code promising: that costs a slow session and admits nothing."""
     resolution: float = 0.08
     """Gain that the fast tier is meant to see; below half of it nothing is called promising."""
     error_ratio: float = 2.0
@@ -48,8 +50,10 @@ class Contract(Record):
     """Deadline of one answer from a worker, seconds."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.alpha < 1 or not 0 <= self.min_gain < 10:
-            raise BadInput(f"alpha must lie in (0, 1) and min_gain in [0, 10), got {self.alpha} and {self.min_gain}")
+        if not 0 < self.alpha < 1 or not 0 < self.fast_alpha < 1:
+            raise BadInput(f"alpha and fast_alpha must lie in (0, 1), got {self.alpha} and {self.fast_alpha}")
+        if not 0 <= self.min_gain < 10:
+            raise BadInput(f"min_gain must lie in [0, 10), got {self.min_gain}")
         if self.fast_pairs < 2 or not 0 < self.resolution < 10:
             raise BadInput(
                 f"fast_pairs must be at least 2, resolution in (0, 10), got {self.fast_pairs}, {self.resolution}"

@@ -1,5 +1,6 @@
 """The engine of a CPU: one server process that holds the weights, and a fresh worker for each launch of a candidate."""
 
+import fcntl
 import os
 import time
 from dataclasses import asdict, dataclass
@@ -82,9 +83,8 @@ class CpuEngine:
         assert self.spec is not None
         begun = time.perf_counter()
         self._touch(prepared)
-        outbox = os.memfd_create("outbox")
+        outbox = _outbox(limits.rows * self.spec.vocab * 4)
         try:
-            os.ftruncate(outbox, limits.rows * self.spec.vocab * 4)
             process = self._spawn(prepared, outbox=outbox, memory=self._memory(prepared) * (3 if oracle else 1))
             shared = self._shared(prepared)
             handle = self._handle(process, prepared.candidate, shared, outbox, limits)
@@ -238,6 +238,14 @@ class CpuEngine:
             threads=self.threads,
             pack=pack,
         )
+
+
+def _outbox(nbytes: int) -> int:
+    """A memory file that both sides map. Its size is sealed: a reader of a file that was cut off would be killed."""
+    outbox = os.memfd_create("outbox", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    os.ftruncate(outbox, nbytes)
+    fcntl.fcntl(outbox, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return outbox
 
 
 def _files(candidate: Candidate) -> dict[str, str]:

@@ -1,14 +1,14 @@
 """The client's end of one worker: deadlines, kills, pauses, and what a death means."""
 
+import math
 import mmap
 import os
 import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from reforward.domain.candidate import Candidate
@@ -16,10 +16,19 @@ from reforward.domain.errors import CandidateFailed, EngineLost
 from reforward.domain.measurement import Memory, Tensor
 from reforward.domain.spec import Limits, Segment
 from reforward.domain.subject import Tier
-from reforward.engine import wire
+from reforward.engine import standstill, wire
+from reforward.engine.footprint import private_bytes
+from reforward.engine.text import plain
 
-LOG_TAIL = 4096
+LOG_TAIL, REASON = 4096, 1000
+"""Characters that are kept of what a worker printed, and of why it failed."""
 GRACE_S = 5.0
+WIDTHS = {
+    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint16": 2, "uint32": 4, "uint64": 8,
+    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1, "complex32": 4,
+}  # fmt: skip
+"""Types of tensors that may cross by value, and their bytes an element."""
 
 
 class Process:
@@ -60,14 +69,15 @@ class Process:
     def log_tail(self) -> str:
         """The last bytes that it printed."""
         size = os.fstat(self.log).st_size
-        return os.pread(self.log, LOG_TAIL, max(0, size - LOG_TAIL)).decode(errors="replace")
+        return plain(os.pread(self.log, LOG_TAIL, max(0, size - LOG_TAIL)).decode(errors="replace"))
 
-    def end(self) -> str:
-        """Kill it and everything it started; how it had ended, in words, if it ended by itself before."""
-        early = self._line(0.05)
+    def end(self, wait_s: float) -> str:
+        """Kill it and everything it started; how it ended by itself within `wait_s`, in words, or nothing if it did not."""
+        early = self._line(wait_s)
         self.signal(signal.SIGKILL)
-        code = early or self._line(GRACE_S)
-        return describe_exit(int(code)) if early else "ended by us" if code else "did not end"
+        if not early:
+            self._line(GRACE_S)
+        return describe_exit(int(early)) if early else ""
 
     def close(self) -> None:
         """End it and release descriptors; safe to call twice."""
@@ -96,6 +106,8 @@ class Handle:
         self.process, self.candidate, self.step_s, self.shared = process, candidate, step_s, shared
         self.watermark, self.load_s, self.state_bytes, self.paused = "", 0.0, 0, False
         self.outbox_bytes = 0
+        self.most = wire.SMALL_FRAME
+        self.stood: standstill.Times = {}
 
     def load(self, message: wire.Message, begun: float, load_s: float) -> None:
         """Hand the candidate over and wait until it is ready."""
@@ -110,59 +122,70 @@ class Handle:
         until = time.monotonic() + seconds
         sock.settimeout(seconds)
         try:
+            if select.select([sock], [], [], 0)[0] and sock.recv(1, socket.MSG_PEEK):
+                self._dead(stage, "the worker speaks without being asked")
             wire.send(sock, message)
-            reply = wire.receive(sock, wire.FROM_WORKER, until)
+            reply = wire.receive(sock, wire.FROM_WORKER, until, self.most)
         except TimeoutError:
-            self._dead(stage, f"no answer within {seconds:g} s", ended=False)
+            self._dead(stage, f"no answer within {seconds:g} s")
         except wire.Gone:
-            self._dead(stage, "", ended=True)
+            self._dead(stage, "closed its connection without answering", wait_s=1.0)
         except wire.Nonsense as error:
-            self._dead(stage, f"the worker talks nonsense: {error}", ended=False)
+            self._dead(stage, f"the worker talks nonsense: {error}")
         if isinstance(reply, wire.Failed):
             tail = self.process.log_tail()
             self.close()
-            raise CandidateFailed(reply.stage, reply.reason, f"{tail}\n{reply.log}".strip()[-LOG_TAIL:])
+            log = f"{tail}\n{plain(reply.log)}".strip()[-LOG_TAIL:]
+            raise CandidateFailed(reply.stage, plain(reply.reason)[:REASON], log)
         if not isinstance(reply, expected):
-            self._dead(stage, f"the worker answered {type(reply).__name__} to {type(message).__name__}", ended=False)
+            self._dead(stage, f"the worker answered {type(reply).__name__} to {type(message).__name__}")
         return reply
 
-    def _dead(self, stage: str, reason: str, *, ended: bool) -> NoReturn:
-        how = self.process.end()
+    def _dead(self, stage: str, reason: str, *, wait_s: float = 0.0) -> NoReturn:
+        """End it. `wait_s`: it seems to have ended by itself, and how is told within that time."""
+        ended = self.process.end(wait_s)
         log, lost = self.process.log_tail(), self.process.lost
         self.close()
         if lost:
             raise EngineLost("the engine's server died with its workers; try again, it restarts")
-        raise CandidateFailed(stage, how if ended else reason, log)
+        raise CandidateFailed(stage, ended if ended and wait_s else plain(reason)[:REASON], log)
 
     def pause(self) -> None:
-        """Stop all its threads, and whatever it started."""
-        self._signal_all(signal.SIGSTOP)
+        """Bring all its threads, and whatever it started, to a standstill."""
         self.paused = True
+        with self._blamed():
+            self.stood = standstill.stop(self.process.pid)
 
     def resume(self) -> None:
-        """Let it go on."""
-        self._signal_all(signal.SIGCONT)
+        """Let it go on, unless it did so by itself."""
+        if self.paused:
+            with self._blamed():
+                standstill.check(self.process.pid, self.stood)
+        standstill.go_on(self.process.pid)
         self.paused = False
 
-    def _signal_all(self, number: int) -> None:
-        self.process.signal(number)
-        for pid in descendants(self.process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+    @contextmanager
+    def _blamed(self) -> Generator[None]:
+        try:
+            yield
+        except standstill.Restless as error:
+            self._dead("run", str(error))
 
     def memory(self) -> Memory:
-        """From the kernel: private is the peak of its own pages, less its state; of children, what they hold now.
+        """From the kernel; see `footprint.private_bytes`.
 
-        Includes what every worker inherits from the server (torch, about 100 MB), which is the same for all.
+        Includes what every worker inherits from the server (torch, about 100 MB), which is the same for all. A worker that
+        is paused is held to it.
         """
-        fields = _status(self.process.pid)
+        pid = self.process.pid
+        if self.paused:
+            with self._blamed():
+                standstill.check(pid, self.stood)
         common = self.shared.weights + self.shared.packed + self.outbox_bytes
-        mapped = fields.get("RssFile", 0) + min(common, fields.get("RssShmem", 0))
-        private = fields.get("VmHWM", 0) - mapped - self._state_in_pages()
-        private += sum(_status(pid).get("RssAnon", 0) for pid in descendants(self.process.pid))
-        return Memory(
-            weights=self.shared.weights, packed=self.shared.packed, state=self.state_bytes, private=max(0, private)
-        )
+        others = [other for other in standstill.family(pid) if other != pid]
+        state = self._state_in_pages()
+        private = private_bytes(pid, others, common=common, outbox=self.outbox_bytes, state=state)
+        return Memory(weights=self.shared.weights, packed=self.shared.packed, state=self.state_bytes, private=private)
 
     def _state_in_pages(self) -> int:
         """Bytes of its state among the process's own pages."""
@@ -171,28 +194,6 @@ class Handle:
     def close(self) -> None:
         """End the process and everything it started."""
         self.process.close()
-
-
-def descendants(pid: int) -> list[int]:
-    """Processes that a process started, theirs included; orphans belong to the first process of their namespace."""
-    found: list[int] = []
-    try:
-        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    except (FileNotFoundError, ProcessLookupError):
-        return found
-    for child in (int(word) for text in lists for word in text.split()):
-        found += [child, *descendants(child)]
-    return found
-
-
-def _status(pid: int) -> dict[str, int]:
-    """Byte counts of `/proc/<pid>/status`; empty if the process is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return {}
-    pairs = (line.split(":", 1) for line in lines if line.endswith(" kB"))
-    return {name: int(value.split()[0]) * 1024 for name, value in pairs}
 
 
 class LmHandle(Handle):
@@ -229,9 +230,7 @@ class LmHandle(Handle):
     def _tokens(self, message: wire.Message, steps: int, width: int) -> tuple[tuple[int, ...], ...]:
         made = self.ask(message, wire.Tokens, "run", self.step_s).steps
         if len(made) != steps or any(len(step) != width for step in made):
-            self._dead(
-                "run", f"the worker sent {[len(step) for step in made]} tokens, not {steps} times {width}", ended=False
-            )
+            self._dead("run", f"the worker sent {[len(step) for step in made[:9]]} tokens, not {steps} times {width}")
         return made
 
     def rows(self, first: int, count: int) -> Tensor:
@@ -249,17 +248,23 @@ class LmHandle(Handle):
 class ModuleHandle(Handle):
     """A worker of the `module` host."""
 
+    def __init__(self, process: Process, candidate: Candidate, step_s: float, shared: Memory) -> None:
+        super().__init__(process, candidate, step_s, shared)
+        self.most = wire.MAX_FRAME
+
     def draw(self, seed: int, tier: Tier) -> tuple[Tensor, ...]:
         """See `domain.ports.ModuleWorker`."""
         drawn = self.ask(wire.Draw(seed=seed, tier=tier), wire.Drawn, "run", self.step_s)
-        return tuple(_tensor(data) for data in drawn.inputs)
+        return tuple(self._tensor(f"input {place}", data) for place, data in enumerate(drawn.inputs))
 
     def call(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
         """See `domain.ports.ModuleWorker`."""
         data = tuple(wire.TensorData(dtype=t.dtype, shape=t.shape, data=bytes(t.data)) for t in inputs)
         called = self.ask(wire.Call(inputs=data), wire.Called, "run", self.step_s)
-        return {place: _tensor(data) for place, data in called.outputs.items()}
+        return {plain(place): self._tensor(place, data) for place, data in called.outputs.items()}
 
-
-def _tensor(data: wire.TensorData) -> Tensor:
-    return Tensor(dtype=data.dtype, shape=data.shape, data=data.data)
+    def _tensor(self, place: str, data: wire.TensorData) -> Tensor:
+        if data.dtype not in WIDTHS or math.prod(data.shape) * WIDTHS[data.dtype] != len(data.data):
+            about = f"{len(data.data):,} bytes as {data.dtype!r} of shape {data.shape}"
+            self._dead("run", f"the worker talks nonsense: {place} has {about}")
+        return Tensor(dtype=data.dtype, shape=data.shape, data=data.data)

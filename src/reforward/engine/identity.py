@@ -1,6 +1,6 @@
 """Who a module subject is: its weights' hash and its stock source, found in a process of its own, since that needs torch.
 
-python -m reforward.engine.identity REFERENCE      prints one JSON document
+python -m reforward.engine.identity REFERENCE      prints one JSON document, marked
 """
 
 import hashlib
@@ -13,8 +13,11 @@ from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import BadInput
 from reforward.domain.record import HASH_BYTES
 from reforward.engine.environment import environment
+from reforward.engine.text import plain
 
 TIMEOUT_S = 600
+MARK = "identity of the subject: "
+"""Begins the one line that is read; a subject may print what it likes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +33,25 @@ class Identity:
 def module_identity(reference: str) -> Identity:
     """Load the subject once, elsewhere. `BadInput` carries the loader's own words."""
     command = [sys.executable, "-m", "reforward.engine.identity", reference]
-    done = subprocess.run(command, env=environment(1), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    try:
+        done = subprocess.run(
+            command,
+            env=environment(1),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise BadInput(f"subject {reference!r} does not load within {TIMEOUT_S:g} s") from None
     if done.returncode != 0:
-        raise BadInput(f"subject {reference!r} cannot be loaded: {done.stderr.strip()[-2000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+        words = plain(done.stderr.strip()[-2000:]) or f"exit code {done.returncode}"
+        raise BadInput(f"subject {reference!r} cannot be loaded: {words}")
+    answers = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not answers:
+        raise BadInput(f"subject {reference!r} cannot be loaded: its process ended without saying what it is")
+    found = json.loads(answers[-1].removeprefix(MARK))
     files = tuple(SourceFile(path=path, text=text) for path, text in sorted(found["files"].items()))
     stock = Candidate(host="module", entry=found["entry"], files=files)
     return Identity(weights=found["weights"], dtype=found["dtype"], nbytes=found["nbytes"], stock=stock)
@@ -62,7 +80,7 @@ def main() -> None:
         "entry": stock.entry,
         "files": {file.path: file.text for file in stock.files},
     }
-    print(json.dumps(answer))
+    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
 
 
 if __name__ == "__main__":

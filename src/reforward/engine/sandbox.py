@@ -1,4 +1,4 @@
-"""What confines a worker, applied in the forked child: namespaces, own /proc and scratch, Landlock, limits, no privileges.
+"""What confines a worker, applied in the forked child: namespaces, own /proc and scratch, limits, Landlock, no privileges, seccomp.
 
 Each protection that the machine refuses is left out and not listed; `doctor` and every measurement's launch say which are
 active. Landlock: https://docs.kernel.org/userspace-api/landlock.html.
@@ -6,18 +6,23 @@ active. Landlock: https://docs.kernel.org/userspace-api/landlock.html.
 
 import ctypes
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from reforward.engine import syscalls
+from reforward.engine import seccomp, syscalls
 from reforward.engine.syscalls import CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER
 
-SCRATCH_BYTES = 512 << 20
+SCRATCH_BYTES, SCRATCH_FILES = 512 << 20, 1 << 14
 FILE_BYTES = 128 << 20
 OPEN_FILES = 256
+PROCESSES = 2048
+"""Threads included, in all that one worker starts."""
+CPU_S = 24 * 3600
+"""Processor time of one process."""
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev")
 OWN = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm", "/proc/self/task")
 """What every worker may write; the last so that its threads can be named, which the CUDA driver insists on."""
@@ -64,16 +69,29 @@ def leave_namespaces() -> tuple[str, ...]:
 
 
 def confine(
-    scratch: Path, *, memory_bytes: int, file_bytes: int, readable: Sequence[str], writable: Sequence[str]
+    scratch: Path,
+    *,
+    memory_bytes: int,
+    file_bytes: int,
+    readable: Sequence[str],
+    writable: Sequence[str],
+    filtered: bool = True,
 ) -> tuple[str, ...]:
-    """In the worker, before any candidate code: everything else. Returns what was granted."""
+    """In the worker, before any candidate code: everything else. Returns what was granted.
+
+    `filtered`: with the filter of kernel calls; without it for workers of a device, whose driver was not tried under it.
+    """
+    alone = os.getpid() == 1
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("own /proc", lambda: syscalls.mount("proc", "/proc", "proc", _quiet())),
         ("own scratch", lambda: _mount_scratch(scratch)),
+        ("process bound", lambda: bound_processes(alone=alone)),
         ("limits", lambda: limit(memory_bytes, file_bytes)),
+        ("first out of memory", lambda: _write("/proc/self/oom_score_adj", 1000)),
         ("no new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),
         ("landlock", lambda: landlock([*SYSTEM, *python_folders(), *readable], [str(scratch), *OWN, *writable])),
         ("no capabilities", syscalls.drop_capabilities),
+        *((("seccomp", lambda: seccomp.load_filter(others_in_sight=not alone)),) if filtered else ()),
     )
     granted: list[str] = []
     for name, apply in steps:
@@ -90,23 +108,47 @@ def _quiet() -> int:
 def _mount_scratch(scratch: Path) -> None:
     for place in (str(scratch), "/dev/shm"):
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
-        syscalls.mount("scratch", place, "tmpfs", flags, f"size={SCRATCH_BYTES},mode=700")
+        quota = f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=700"
+        syscalls.mount("scratch", place, "tmpfs", flags, quota)
+
+
+def bound_processes(*, alone: bool) -> None:
+    """At most `PROCESSES` in all; `OSError` where nothing bounds them.
+
+    A pid namespace has a `pid_max` of its own since Linux 6.14 (before, the file speaks for the whole machine and must not
+    be touched). Elsewhere the limit by user holds, except for the machine's own root.
+    """
+    version = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    if alone and version >= (6, 14):
+        _write("/proc/sys/kernel/pid_max", PROCESSES)
+        return
+    if Path("/proc/self/uid_map").read_text().split()[:2] == ["0", "0"]:
+        raise OSError("the limit of processes does not bind root")
+    _lower(resource.RLIMIT_NPROC, PROCESSES)
+
+
+def _write(path: str, value: int) -> None:
+    Path(path).write_text(f"{value}\n")
 
 
 def limit(memory_bytes: int, file_bytes: int) -> None:
-    """Bounds on memory beyond what is mapped already, private and in all, on files, processes and core dumps."""
+    """Bounds on memory beyond what is mapped already, private and in all, on processor time, files and core dumps."""
     wanted = {
         resource.RLIMIT_DATA: memory_bytes,
         resource.RLIMIT_AS: _mapped_bytes() + memory_bytes,
+        resource.RLIMIT_CPU: CPU_S,
         resource.RLIMIT_FSIZE: file_bytes,
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NPROC: 512,
     }
     for kind, value in wanted.items():
-        hard = resource.getrlimit(kind)[1]
-        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (bound, bound))
+        _lower(kind, value)
+
+
+def _lower(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (bound, bound))
 
 
 def _mapped_bytes() -> int:

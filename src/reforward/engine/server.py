@@ -81,7 +81,7 @@ class Server:
         else:
             shelf = self.vault.load(message.tensors)
         _import_torch(compiler=bool(message.module or message.card))
-        protections = probe(self.scratch, private=self.private)
+        protections = probe(self.scratch, private=self.private, filtered=message.card is None)
         return wire.Opened(pages=self.vault.pages, nbytes=shelf.nbytes, protections=protections)
 
     def _spawn(self, message: wire.Spawn, descriptors: list[int]) -> None:

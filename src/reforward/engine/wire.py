@@ -6,16 +6,22 @@ wrong types are errors, and a worker that sends one is ended.
 
 import socket
 import time
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from reforward.domain.measurement import Stage
 from reforward.engine.cuda.card import Card
 
-MAX_FRAME = 256 << 20
+MAX_FRAME, SMALL_FRAME = 256 << 20, 4 << 20
+"""Tensors travel by value in the first; all else fits the second."""
 HEADER = 4
 PIECE = 1 << 20
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+Shape = Annotated[tuple[Natural, ...], msgspec.Meta(max_length=32)]
+Name = Annotated[str, msgspec.Meta(max_length=1024)]
+Text = Annotated[str, msgspec.Meta(max_length=1 << 16)]
+MOST_TENSORS = 1 << 16
 Span = tuple[int, int, int]
 """slot, start, length of a segment."""
 
@@ -35,19 +41,19 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class TensorData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tensor by value."""
 
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: Name
+    shape: Shape
     data: bytes
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a tensor lies in a file: in a checkpoint before loading, in the vault after."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    nbytes: int
+    name: Name
+    dtype: Name
+    shape: Shape
+    offset: Natural
+    nbytes: Natural
     file: str = ""
 
 
@@ -205,8 +211,8 @@ class Call(Message, frozen=True, kw_only=True):
 class Ready(Message, frozen=True, kw_only=True):
     """The candidate is bound and may be asked."""
 
-    watermark: str
-    state_bytes: int
+    watermark: Name
+    state_bytes: Natural
 
 
 class Tokens(Message, frozen=True, kw_only=True):
@@ -218,19 +224,19 @@ class Tokens(Message, frozen=True, kw_only=True):
 class Drawn(Message, frozen=True, kw_only=True):
     """Inputs."""
 
-    inputs: tuple[TensorData, ...]
+    inputs: Annotated[tuple[TensorData, ...], msgspec.Meta(max_length=MOST_TENSORS)]
 
 
 class Called(Message, frozen=True, kw_only=True):
     """Outputs by place in the returned tree."""
 
-    outputs: dict[str, TensorData]
+    outputs: Annotated[dict[Name, TensorData], msgspec.Meta(max_length=MOST_TENSORS)]
 
 
 class Packed(Message, frozen=True, kw_only=True):
     """What was written to the pack file."""
 
-    tensors: tuple[Stored, ...]
+    tensors: Annotated[tuple[Stored, ...], msgspec.Meta(max_length=MOST_TENSORS)]
 
 
 class Built(Message, frozen=True, kw_only=True):
@@ -241,8 +247,8 @@ class Failed(Message, frozen=True, kw_only=True):
     """The candidate broke a rule of a stage."""
 
     stage: Stage
-    reason: str
-    log: str
+    reason: Text
+    log: Text
 
 
 ToServer = Open | Spawn | Seal | Drop | Sweep
@@ -259,23 +265,36 @@ T = TypeVar("T")
 
 
 def send(sock: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-    """Write one frame; descriptors travel with its first byte."""
+    """Write one message; descriptors travel with its first byte. Raises `Gone`, `Nonsense` if it is too large."""
+    send_frame(sock, frame(message), descriptors)
+
+
+def frame(message: Message) -> bytes:
+    """A message as it is written; `Nonsense` if it is too large."""
     body = _ENCODER.encode(message)
     if len(body) > MAX_FRAME:
         raise Nonsense(f"a message of {len(body):,} bytes is over the limit of {MAX_FRAME:,}")
-    frame = len(body).to_bytes(HEADER, "little") + body
+    return len(body).to_bytes(HEADER, "little") + body
+
+
+def send_frame(sock: socket.socket, data: bytes, descriptors: tuple[int, ...] = ()) -> None:
+    """Write a whole frame. Raises `Gone`."""
     try:
-        sent = socket.send_fds(sock, [frame], list(descriptors)) if descriptors else 0
-        sock.sendall(memoryview(frame)[sent:])
+        sent = socket.send_fds(sock, [data], list(descriptors)) if descriptors else 0
+        sock.sendall(memoryview(data)[sent:])
     except (BrokenPipeError, ConnectionResetError) as error:
         raise Gone(str(error)) from None
 
 
-def receive(sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]", until: float | None = None) -> T:
-    """Read one frame. Raises `Gone`, `Nonsense`, or `TimeoutError` once the monotonic clock has passed `until`."""
+def receive(
+    sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]", until: float | None = None, most: int = MAX_FRAME
+) -> T:
+    """Read one frame of at most `most` bytes. Raises `Gone`, `Nonsense`, or `TimeoutError` once the monotonic clock has
+    passed `until`.
+    """
     size = int.from_bytes(_exactly(sock, HEADER, until), "little")
-    if size > MAX_FRAME:
-        raise Nonsense(f"a frame claims {size:,} bytes, over the limit of {MAX_FRAME:,}")
+    if size > most:
+        raise Nonsense(f"a frame claims {size:,} bytes, over the limit of {most:,}")
     return decode(_exactly(sock, size, until), decoder)
 
 

@@ -6,6 +6,7 @@ import resource
 import socket
 import sys
 import traceback
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -70,7 +71,9 @@ def view(tensor: Stored, mapping: mmap.mmap | None) -> Tensor:
         return torch.empty(tensor.shape, dtype=dtype)
     assert mapping is not None
     count = tensor.nbytes // dtype.itemsize
-    flat = torch.frombuffer(mapping, dtype=dtype, count=count, offset=tensor.offset)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")  # so it is meant
+        flat = torch.frombuffer(mapping, dtype=dtype, count=count, offset=tensor.offset)
     return flat.view(tensor.shape)
 
 
@@ -82,6 +85,7 @@ class Worker:
     ) -> None:
         self.sock, self.outbox, self.pack_file = sock, outbox, pack_file
         self.resident, self.scratch = resident, scratch
+        self.tree = scratch
         self.host: Any = None
         self.rows: Tensor | None = None
         self.stage: Stage = "load"
@@ -93,24 +97,28 @@ class Worker:
                 message = wire.receive(self.sock, wire.TO_WORKER)
             except wire.Gone:
                 return
-            try:
-                reply: wire.Message = self._answer(message)
-            except CandidateFailed as failure:
-                reply = wire.Failed(stage=known_stage(failure.stage), reason=failure.reason, log=failure.log)
-            except BaseException as error:  # noqa: BLE001 - process boundary: becomes a record
-                reply = self._failed(error)
+            frame, over = self._frame(message)
             sys.stdout.flush()
-            wire.send(self.sock, reply)
-            if isinstance(reply, wire.Failed):
+            wire.send_frame(self.sock, frame)
+            if over:
                 return
+
+    def _frame(self, message: wire.ToWorker) -> tuple[bytes, bool]:
+        """The answer as it is written, and whether it is the last one."""
+        try:
+            return wire.frame(self._answer(message)), False
+        except CandidateFailed as error:
+            return wire.frame(failed(known_stage(error.stage), error.reason, error.log)), True
+        except BaseException as error:  # noqa: BLE001 - process boundary: becomes a record
+            return wire.frame(self._failed(error)), True
 
     def _failed(self, error: BaseException) -> wire.Failed:
         lines = traceback.format_exception(error)
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}{bind.place(error, self.tree)}"
         if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
             limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
             reason = f"over its memory limit of {limit / 2**30:.1f} GiB: {reason}"
-        return wire.Failed(stage=self.stage, reason=reason[:1000], log="".join(lines)[-LOG_TAIL:])
+        return failed(self.stage, reason, "".join(lines))
 
     def _answer(self, message: wire.ToWorker) -> wire.FromWorker:
         match message:
@@ -161,11 +169,11 @@ class Worker:
         from reforward.runtime.module import ModuleHost, load_subject
 
         torch.set_num_threads(message.threads)
-        tree = self.scratch / "tree"
-        cls = bind.load_overlay(message.files, message.entry, tree, beside=message.module)
+        self.tree = self.scratch / "tree"
+        cls = bind.load_overlay(message.files, message.entry, self.tree, beside=message.module)
         self.host = ModuleHost(load_subject(message.module), cls, self.resident.tensors())
         self.stage = "run"
-        mark = bind.watermark(message.files, message.entry, "module", tree)
+        mark = bind.watermark(message.files, message.entry, "module", self.tree)
         return wire.Ready(watermark=mark, state_bytes=0)
 
     def _build(self, message: wire.Build) -> wire.Built:
@@ -196,6 +204,15 @@ class Worker:
         for tensor in placed:
             write_at(self.pack_file, to_bytes(packed[tensor.name]), tensor.offset)
         return wire.Packed(tensors=placed)
+
+
+def failed(stage: Stage, reason: str, log: str) -> wire.Failed:
+    """A failure in words that can be sent, whatever the candidate put into them."""
+    return wire.Failed(stage=stage, reason=_sendable(reason[:1000]), log=_sendable(log[-LOG_TAIL:]))
+
+
+def _sendable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def known_stage(stage: str) -> Stage:

@@ -9,7 +9,7 @@ j-th confirmation of a run gets alpha * 6 / (pi * j)**2, which sums to alpha how
 the budget is spread over its looks by a spending function (Lan and DeMets, Biometrika 1983; the linear member of the
 power family of Kim and DeMets, Biometrika 1987). Increments are used as they are, as one-sided levels of separate
 tests, so the union bound holds whatever the dependence between looks; the classical boundaries would be a little
-wider open. The fast tier spends alpha per session on calling something promising, which admits nothing.
+wider open. The fast tier spends `fast_alpha` per session on calling something promising, which admits nothing.
 """
 
 import math
@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reforward.domain.calibration import Noise
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Sample
 from reforward.domain.subject import Tier
@@ -25,9 +26,11 @@ from reforward.judge.student import quantile
 
 STEP = 1.5
 """Each look comes after so many times the pairs of the look before."""
-FUTILITY = 0.05
+FUTILITY: dict[Tier, float] = {"fast": 0.10, "slow": 0.05}
 """One-sided level at which a session gives up; giving up too early loses a candidate but never admits one."""
 FIRST_FAST_LOOK = 2
+DISTURBED = 2.0
+"""Pairs that spread so many times wider than the noise known beforehand are disturbed, and speak for themselves alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +49,17 @@ class Estimate:
     pairs: int
     mean: float
     error: float
-    """Standard error of the mean."""
+    """Standard error of the mean; infinite if nothing is known about the spread."""
+    freedom: int
+    """Degrees of freedom of `error`."""
 
     def bound(self, level: float) -> float:
         """Half the width of the interval that errs on one side with probability `level`."""
-        if self.pairs < 2:
-            return math.inf
-        return quantile(level, self.pairs - 1) * self.error
+        return quantile(level, self.freedom) * self.error if self.freedom else math.inf
 
     def interval(self, level: float) -> Interval | None:
-        """As relative gains; None with fewer than two pairs."""
-        if self.pairs < 2:
+        """As relative gains; None if nothing is known about the spread."""
+        if not self.freedom:
             return None
         width = self.bound(level)
         return Interval(low=_gain(self.mean - width), mid=_gain(self.mean), high=_gain(self.mean + width))
@@ -79,16 +82,28 @@ def _pair(samples: Sequence[Sample]) -> Pair | None:
     return Pair(effect=statistics.fmean(blocks), blocks=blocks)
 
 
-def estimate(samples: Sequence[Sample]) -> Estimate:
-    """Mean effect and its standard error."""
+def estimate(samples: Sequence[Sample], prior: Noise | None = None) -> Estimate:
+    """Mean effect and its standard error, with what is known of the noise beforehand as long as the pairs look like it."""
     found = pairs(samples)
-    effects = [pair.effect for pair in found]
-    if len(found) < 2:
-        return Estimate(pairs=len(found), mean=effects[0] if effects else 0.0, error=math.inf)
+    mean = statistics.fmean(pair.effect for pair in found) if found else 0.0
+    own = noise(samples)
+    believed = [prior] if prior and own.deviation <= DISTURBED * prior.deviation else []
+    freedom = own.freedom + sum(source.freedom for source in believed)
+    if not found or not freedom:
+        return Estimate(pairs=len(found), mean=mean, error=math.inf, freedom=0)
+    variance = sum(source.freedom * source.deviation**2 for source in (own, *believed)) / freedom
+    return Estimate(pairs=len(found), mean=mean, error=math.sqrt(variance / len(found)), freedom=freedom)
+
+
+def noise(samples: Sequence[Sample]) -> Noise:
+    """Spread of the pairs, never smaller than the passes inside them imply (which is all that one pair can tell)."""
+    found = pairs(samples)
     blocks = [block for pair in found for block in pair.blocks]
+    if len(blocks) < 2:
+        return Noise(deviation=0.0, freedom=0)
     inside = statistics.stdev(blocks) / math.sqrt(len(blocks) / len(found))
-    spread = max(statistics.stdev(effects), inside, 1e-9)
-    return Estimate(pairs=len(found), mean=statistics.fmean(effects), error=spread / math.sqrt(len(found)))
+    between = statistics.stdev([pair.effect for pair in found]) if len(found) > 1 else 0.0
+    return Noise(deviation=max(between, inside, 1e-9), freedom=len(found) - 1)
 
 
 def looks(contract: Contract, tier: Tier) -> tuple[int, ...]:
@@ -104,7 +119,7 @@ def looks(contract: Contract, tier: Tier) -> tuple[int, ...]:
 def budget(contract: Contract, tier: Tier, confirmations: int) -> float:
     """Error that this session may spend, when `confirmations` slow sessions of the run came before it."""
     if tier == "fast":
-        return contract.alpha
+        return contract.fast_alpha
     return contract.alpha * 6 / (math.pi * (confirmations + 1)) ** 2
 
 
@@ -121,6 +136,14 @@ def needed(contract: Contract, tier: Tier) -> float:
     """The gain that counts at this tier, as a logarithm."""
     gain = max(contract.min_gain, contract.resolution / 2) if tier == "fast" else contract.min_gain
     return math.log1p(gain)
+
+
+def visible(known: Noise, contract: Contract, count: int) -> float:
+    """Gain that a fast session on a machine of this noise sees every other time at its look after `count` pairs."""
+    at_look = level(contract, "fast", 0, count)
+    assert at_look is not None, f"{count} is none of the looks {looks(contract, 'fast')}"
+    width = quantile(at_look, known.freedom + count - 1) * known.deviation / math.sqrt(count)
+    return _gain(max(width, needed(contract, "fast")))
 
 
 def _gain(effect: float) -> float:

@@ -17,54 +17,72 @@ SAMPLE = 8
 """Rows that nulls are tried on; more would only cost time."""
 
 Rule = Callable[[Sequence[Rows]], tuple[Finding, ...]]
+Make = Callable[[Sequence[Floats]], list[Floats]]
 
 
 def null_findings(groups: Sequence[Sequence[Rows]], rule: Rule) -> tuple[Finding, ...]:
     """One finding per null candidate: in how many of the groups it was caught; passed if in at least one."""
-    merged = [_merged(group) for group in groups]
-    return tuple(_tried(name, make, merged, rule) for name, make in NULLS.items())
+    samples = [_sample(group) for group in groups]
+    return tuple(_tried(name, make, samples, rule) for name, make in NULLS.items())
 
 
-def _tried(name: str, make: Callable[[Floats], Floats], groups: Sequence[Rows], rule: Rule) -> Finding:
-    caught = sum(not all(finding.passed for finding in rule([_faked(rows, make)])) for rows in groups)
+def _tried(name: str, make: Make, samples: Sequence[Sequence[Rows]], rule: Rule) -> Finding:
+    caught = sum(not all(finding.passed for finding in rule(_faked(rows, make))) for rows in samples)
     return Finding(check=f"null candidate: {name}", value=float(caught), limit=1.0, passed=caught >= 1)
 
 
-def _faked(rows: Rows, make: Callable[[Floats], Floats]) -> Rows:
-    return replace(rows, candidate=make(rows.stock if rows.oracle is None else rows.oracle))
+def _faked(rows: Sequence[Rows], make: Make) -> list[Rows]:
+    truth = [part.stock if part.oracle is None else part.oracle for part in rows]
+    return [replace(part, candidate=made) for part, made in zip(rows, make(truth), strict=True)]
 
 
-def _merged(group: Sequence[Rows]) -> Rows:
-    """Rows of one group in one matrix; those with an oracle if there are any."""
+def _sample(group: Sequence[Rows]) -> list[Rows]:
+    """Rows of one group, each by itself since their widths may differ; those with an oracle if there are any."""
     exact = [rows for rows in group if rows.oracle is not None]
-    parts = exact or list(group)
-    oracle = np.concatenate([rows.oracle for rows in parts if rows.oracle is not None])[:SAMPLE] if exact else None
-    stock = np.concatenate([rows.stock for rows in parts])[:SAMPLE]
-    return replace(parts[0], candidate=stock, stock=stock, oracle=oracle, tokens=())
+    return [row for part in exact or group for row in _split(part)][:SAMPLE]
 
 
-def _zeros(rows: Floats) -> Floats:
-    return np.zeros_like(rows)
+def _split(rows: Rows) -> list[Rows]:
+    return [
+        replace(
+            rows,
+            candidate=rows.stock[index : index + 1],
+            stock=rows.stock[index : index + 1],
+            oracle=None if rows.oracle is None else rows.oracle[index : index + 1],
+            tokens=(),
+        )
+        for index in range(min(SAMPLE, len(rows.stock)))
+    ]
 
 
-def _noise(rows: Floats) -> Floats:
+def _zeros(rows: Sequence[Floats]) -> list[Floats]:
+    return [np.zeros_like(row) for row in rows]
+
+
+def _noise(rows: Sequence[Floats]) -> list[Floats]:
     """Same mean and deviation, nothing else."""
-    known = rows[np.isfinite(rows)]
+    known = np.concatenate([row[np.isfinite(row)] for row in rows])
     if not known.size:
-        return np.zeros_like(rows)
-    return known.mean() + known.std() * np.random.default_rng(0).standard_normal(rows.shape)
+        return _zeros(rows)
+    draw = np.random.default_rng(0)
+    return [known.mean() + known.std() * draw.standard_normal(row.shape) for row in rows]
 
 
-def _stale(rows: Floats) -> Floats:
-    return np.roll(rows, 1, axis=0)
+def _stale(rows: Sequence[Floats]) -> list[Floats]:
+    return _from_others(rows, 1)
 
 
-def _shuffled(rows: Floats) -> Floats:
+def _shuffled(rows: Sequence[Floats]) -> list[Floats]:
     """Rows in another order, none in its own place."""
-    return np.roll(rows, max(1, len(rows) // 2), axis=0)
+    return _from_others(rows, max(1, len(rows) // 2))
 
 
-NULLS: dict[str, Callable[[Floats], Floats]] = {
+def _from_others(rows: Sequence[Floats], back: int) -> list[Floats]:
+    """Each row answered with the one so many places before it, repeated or cut to its width."""
+    return [np.resize(rows[index - back], row.shape) for index, row in enumerate(rows)]
+
+
+NULLS: dict[str, Make] = {
     "zeros": _zeros,
     "noise": _noise,
     "previous row": _stale,

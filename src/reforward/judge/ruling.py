@@ -59,7 +59,13 @@ def _rank(seen: Outlook, contract: Contract, tier: Tier) -> tuple[Ruling, Reason
         case "no-gain":
             return "reject", "no-gain", ": the upper bound is below the gain that counts"
         case "open":
-            return "unsure", "undecided", ": still on both sides of the gain that counts"
+            early = not seen.final and seen.estimate.pairs < contract.min_pairs
+            why = (
+                f": the time ended before {contract.min_pairs} pairs"
+                if early
+                else ": still on both sides of the gain that counts"
+            )
+            return "unsure", "undecided", why
 
 
 def percent(interval: Interval) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from reforward.domain.calibration import Noise
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Failed, Measurement, Output
 from reforward.domain.ports import Stopping
@@ -22,16 +23,19 @@ class StandardJudge:
 
     `confirmations` is how many slow-tier sessions of this run came before: the place in the run's error budget.
     `floors` are the least seconds in which one token can be decoded, by tier (bytes that must move / measured
-    bandwidth); a tier without one is not checked against it.
+    bandwidth); a tier without one is not checked against it. `noise` is what the fast tier's workload showed on this
+    target with identical code on both sides.
     """
 
-    def __init__(self, *, confirmations: int = 0, floors: Mapping[Tier, float] | None = None) -> None:
-        self.confirmations = confirmations
+    def __init__(
+        self, *, confirmations: int = 0, floors: Mapping[Tier, float] | None = None, noise: Noise | None = None
+    ) -> None:
+        self.confirmations, self.noise = confirmations, noise
         self.floors = dict(floors or {})
 
     def stopping(self, contract: Contract, tier: Tier) -> Stopping:
         """The rule that a session at `tier` ends by."""
-        return StandardStopping(contract, tier, self.confirmations)
+        return StandardStopping(contract, tier, self.confirmations, self.noise)
 
     def rule(self, measurement: Measurement | Failed, outputs: Sequence[Output], contract: Contract) -> Verdict:
         """Honesty, then numerics, then memory and times, then gain."""
@@ -42,7 +46,7 @@ class StandardJudge:
             findings += made
             if not all(finding.passed for finding in made):
                 return of_findings(measurement, contract, reason, made, findings)
-        seen = outlook(measurement.samples, contract, measurement.tier, self.confirmations)
+        seen = outlook(measurement.samples, contract, measurement.tier, self.confirmations, self.noise)
         return of_gain(measurement, contract, seen, findings)
 
     def _checks(self, measurement: Measurement, outputs: Sequence[Output], contract: Contract) -> Iterator[Check]:

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from reforward.domain.calibration import Noise
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Sample
 from reforward.domain.subject import Tier
 from reforward.domain.verdict import Interval
-from reforward.judge.gain import FUTILITY, Estimate, Pair, estimate, level, needed, pairs
-
-HOPELESS = math.log(1.25)
-"""A candidate whose every pass of the first pair is slower by more than this is given up without an interval."""
+from reforward.judge.gain import FUTILITY, Estimate, estimate, level, needed
 
 State = Literal["faster", "no-gain", "slower", "open"]
 
@@ -30,34 +28,30 @@ class Outlook:
 
     @property
     def interval(self) -> Interval | None:
-        """Relative gain; None with fewer than two pairs."""
+        """Relative gain; None if nothing is known about the spread."""
         return self.estimate.interval(self.level)
 
 
-def outlook(samples: Sequence[Sample], contract: Contract, tier: Tier, confirmations: int) -> Outlook:
-    """Decide on what is there.
+def outlook(
+    samples: Sequence[Sample], contract: Contract, tier: Tier, confirmations: int, noise: Noise | None = None
+) -> Outlook:
+    """Decide on what is there; `noise` counts at the fast tier only.
 
     faster: at a look, the lower bound clears the contract (fast tier: clears zero, and the middle clears what the
-    tier can see). no-gain, slower: at any time from two pairs on, the upper bound falls short of it, or of zero; a
-    hopeless candidate is slower after one.
+    tier can see). no-gain, slower: as soon as there is an interval, its upper bound falls short of it, or of zero.
     """
-    now = estimate(samples)
+    now = estimate(samples, noise if tier == "fast" else None)
     at_look = level(contract, tier, confirmations, now.pairs)
-    state = _state(now, at_look, contract, tier) if now.pairs > 1 else _first(pairs(samples))
-    stated = at_look if at_look is not None and state in ("faster", "open") else FUTILITY
+    state = _state(now, at_look, contract, tier)
+    stated = at_look if at_look is not None and state in ("faster", "open") else FUTILITY[tier]
     return Outlook(state=state, estimate=now, level=stated, final=now.pairs >= contract.pairs_at(tier))
-
-
-def _first(found: Sequence[Pair]) -> State:
-    """What one pair can tell: only that it is hopeless."""
-    return "slower" if found and max(found[0].blocks) < -HOPELESS else "open"
 
 
 def _state(now: Estimate, at_look: float | None, contract: Contract, tier: Tier) -> State:
     goal = needed(contract, tier)
     if at_look is not None and _wins(now, at_look, goal, tier):
         return "faster"
-    high = now.mean + now.bound(FUTILITY)
+    high = now.mean + now.bound(FUTILITY[tier])
     if high < goal:
         return "slower" if high < 0 else "no-gain"
     return "open"
@@ -72,11 +66,11 @@ def _wins(now: Estimate, at_look: float, goal: float, tier: Tier) -> bool:
 class StandardStopping:
     """Implements `Stopping`: stop at a clear winner, a clear loser, or the last pair."""
 
-    def __init__(self, contract: Contract, tier: Tier, confirmations: int) -> None:
-        self.contract, self.confirmations = contract, confirmations
+    def __init__(self, contract: Contract, tier: Tier, confirmations: int, noise: Noise | None = None) -> None:
+        self.contract, self.confirmations, self.noise = contract, confirmations, noise
         self.tier: Tier = tier
 
     def observe(self, samples: Sequence[Sample]) -> Literal["continue", "stop"]:
         """Asked after each completed pair of launches."""
-        seen = outlook(samples, self.contract, self.tier, self.confirmations)
+        seen = outlook(samples, self.contract, self.tier, self.confirmations, self.noise)
         return "stop" if seen.final or seen.state != "open" else "continue"

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from reforward.domain.calibration import Calibration
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.contract import Contract
 from reforward.domain.errors import BadInput, LedgerCorrupt
@@ -18,7 +19,8 @@ from reforward.domain.workload import Workload
 KINDS: dict[str, type[Record]] = {
     kind.tag: kind
     for kind in (
-        Candidate, Contract, Failed, Measurement, Proposal, Run, Skipped, Subject, Target, Turn, Verdict, Workload,
+        Calibration, Candidate, Contract, Failed, Measurement, Proposal, Run, Skipped, Subject, Target, Turn, Verdict,
+        Workload,
     )
 }  # fmt: skip
 """Every record that a ledger can hold, by tag."""

@@ -106,7 +106,8 @@ class Session:
                 with blame(arm):
                     self._pass(workers[arm], arm, launch, place // 2)
             for arm, worker in workers.items():
-                self.logs[arm].memory.append(worker.memory())
+                with blame(arm):
+                    self.logs[arm].memory.append(worker.memory())
         finally:
             for worker in workers.values():
                 worker.close()

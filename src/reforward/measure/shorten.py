@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from reforward.domain.workload import Request, Workload
 
-FAST_TOKENS = 32
-"""Tokens that a fast pass produces, about, over all its requests."""
-FAST_OUTPUTS = (6, 12)
+FAST_TOKENS = 16
+"""Tokens that a fast pass produces, about, over all its requests. Twice as many took twice the time and left the pairs as noisy."""
+FAST_OUTPUTS = (4, 8)
 """Fewest and most tokens that each of its requests produces."""
 FAST_PROMPT = 160
 """Longest prompt of a fast pass: prefill of long prompts is a slow-tier question."""

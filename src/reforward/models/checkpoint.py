@@ -7,10 +7,12 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from reforward.domain.errors import BadInput
 from reforward.domain.record import HASH_BYTES
@@ -22,6 +24,43 @@ DTYPES = {"F64": ("float64", 8), "F32": ("float32", 4), "BF16": ("bfloat16", 2),
 """safetensors type to torch name and bytes."""
 MAX_HEADER = 100_000_000
 ALIGN = 64
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Described(msgspec.Struct, frozen=True):
+    """What the header of a safetensors file says about one tensor."""
+
+    dtype: str
+    shape: tuple[Natural, ...]
+    data_offsets: tuple[Natural, Natural]
+
+
+class Index(msgspec.Struct, frozen=True):
+    """The part of `model.safetensors.index.json` that is read: tensor to file name."""
+
+    weight_map: dict[str, str]
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The vocabulary of a `tokenizer.json`: word to id, or a list in id order (Unigram)."""
+
+    vocab: dict[str, int] | list[Any] = []
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A token outside the vocabulary."""
+
+    id: int
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """The part of a `tokenizer.json` that is read here."""
+
+    model: Words = Words()
+    added_tokens: list[Added] = []
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +93,16 @@ class Checkpoint:
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Read and check a folder; `BadInput` says what is missing, truncated or misshapen, and the remedy."""
-    config = _json(folder / "config.json")
-    spec = spec_from_config(config)
+    spec = spec_from_config(_json(folder / "config.json", dict[str, Any]))
     if not (folder / "tokenizer.json").is_file():
         raise BadInput(f"{str(folder)!r} has no tokenizer.json; save the tokenizer beside the weights (fast format)")
-    highest = _highest_token(_json(folder / "tokenizer.json"))
+    highest = _highest_token(_json(folder / "tokenizer.json", Tokens))
     if highest >= spec.vocab:
         raise BadInput(
             f"tokenizer.json has token {highest:,}, but config.json says vocab_size={spec.vocab:,}; "
             "one of them is another model's"
         )
-    entries = {entry.name: entry for file in _files(folder) for entry in read_header(file)}
+    entries = _by_name(entry for file in _files(folder) for entry in read_header(file))
     expected = expected_shapes(spec)
     _refuse_unread(set(entries) - set(expected), spec)
     tensors = tuple(_checked(entries, name, shape) for name, shape in sorted(expected.items()))
@@ -72,6 +110,15 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if len(dtypes) != 1:
         raise BadInput(f"weights mix the types {sorted(dtypes)}; convert the checkpoint to one of them")
     return Checkpoint(folder=folder, spec=spec, dtype=dtypes.pop(), tensors=tensors)
+
+
+def _by_name(entries: Iterable[TensorEntry]) -> dict[str, TensorEntry]:
+    found: dict[str, TensorEntry] = {}
+    for entry in entries:
+        other = found.setdefault(entry.name, entry)
+        if other is not entry:
+            raise BadInput(f"{other.file.name} and {entry.file.name} both hold {entry.name!r}; remove one of the files")
+    return found
 
 
 def read_header(file: Path) -> list[TensorEntry]:
@@ -83,14 +130,20 @@ def read_header(file: Path) -> list[TensorEntry]:
             raise BadInput(
                 f"{file.name}: the header claims {length:,} bytes of {size:,}; truncated or no safetensors file"
             )
-        try:
-            header: dict[str, Any] = json.loads(stream.read(length))
-        except ValueError as error:
-            raise BadInput(f"{file.name}: header is not JSON ({error}); download the file again") from None
+        text = stream.read(length)
+    header = _decoded(file.name, "the header", text, dict[str, msgspec.Raw])
     header.pop("__metadata__", None)
-    entries = [_entry(file, name, about, 8 + length, size) for name, about in header.items()]
+    described = {name: _decoded(file.name, name, about, Described) for name, about in header.items()}
+    entries = [_entry(file, name, about, 8 + length, size) for name, about in described.items()]
     _refuse_overlap(file, entries)
     return entries
+
+
+def _decoded(file: str, what: str, text: bytes | msgspec.Raw, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{file}: {what} is damaged ({error}); download the file again") from None
 
 
 def _refuse_overlap(file: Path, entries: Sequence[TensorEntry]) -> None:
@@ -101,15 +154,13 @@ def _refuse_overlap(file: Path, entries: Sequence[TensorEntry]) -> None:
             raise BadInput(f"{file.name}: {before.name} and {after.name} overlap; file is corrupt")
 
 
-def _entry(file: Path, name: str, about: Mapping[str, Any], base: int, size: int) -> TensorEntry:
-    if not {"dtype", "shape", "data_offsets"} <= set(about):
-        raise BadInput(f"{file.name}: the header of {name} is incomplete; download the file again")
-    if about["dtype"] not in DTYPES:
-        raise BadInput(f"{file.name}: {name} has type {about['dtype']!r}; known are {', '.join(DTYPES)}")
-    dtype, width = DTYPES[about["dtype"]]
-    begin, end = about["data_offsets"]
-    nbytes = math.prod(about["shape"]) * width
-    if not 0 <= begin <= end or end - begin != nbytes:
+def _entry(file: Path, name: str, about: Described, base: int, size: int) -> TensorEntry:
+    if about.dtype not in DTYPES:
+        raise BadInput(f"{file.name}: {name} has type {about.dtype!r}; known are {', '.join(DTYPES)}")
+    dtype, width = DTYPES[about.dtype]
+    begin, end = about.data_offsets
+    nbytes = math.prod(about.shape) * width
+    if end - begin != nbytes:
         raise BadInput(
             f"{file.name}: {name} spans {begin}..{end}, but its shape needs {nbytes:,} bytes; file is corrupt"
         )
@@ -117,9 +168,7 @@ def _entry(file: Path, name: str, about: Mapping[str, Any], base: int, size: int
         raise BadInput(
             f"{file.name}: truncated, {name} ends at byte {base + end:,} of {size:,}; download the file again"
         )
-    return TensorEntry(
-        name=name, dtype=dtype, shape=tuple(about["shape"]), file=file, offset=base + begin, nbytes=nbytes
-    )
+    return TensorEntry(name=name, dtype=dtype, shape=about.shape, file=file, offset=base + begin, nbytes=nbytes)
 
 
 def weights_hash(tensors: Sequence[TensorEntry]) -> str:
@@ -157,10 +206,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, tuple[str, tuple[int, ..
 
 def _files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
-    listed: dict[str, str] | None = _json(index).get("weight_map") if index.is_file() else {}
-    if listed is None:
-        raise BadInput(f"{index.name} has no 'weight_map'; download the file again")
-    names = sorted(set(listed.values()))
+    names = sorted(set(_json(index, Index).weight_map.values())) if index.is_file() else []
     files = [folder / name for name in names] if names else sorted(folder.glob("*.safetensors"))
     missing = [file.name for file in files if not file.is_file()]
     if missing or not files:
@@ -179,12 +225,11 @@ def _refuse_unread(names: set[str], spec: ModelSpec) -> None:
         )
 
 
-def _highest_token(tokenizer: Mapping[str, Any]) -> int:
-    """Highest id in a `tokenizer.json`; -1 if it lists none. A vocabulary is a mapping, or a list in id order (Unigram)."""
-    words: dict[str, int] | list[Any] = tokenizer.get("model", {}).get("vocab", {})
+def _highest_token(tokenizer: Tokens) -> int:
+    """Highest id in a `tokenizer.json`; -1 if it lists none."""
+    words = tokenizer.model.vocab
     known = words.values() if isinstance(words, dict) else range(len(words))
-    added: list[dict[str, Any]] = tokenizer.get("added_tokens", [])
-    return max([-1, *known, *(int(token["id"]) for token in added)])
+    return max([-1, *known, *(token.id for token in tokenizer.added_tokens)])
 
 
 def _checked(entries: Mapping[str, TensorEntry], name: str, shape: tuple[int, ...]) -> TensorEntry:
@@ -195,12 +240,14 @@ def _checked(entries: Mapping[str, TensorEntry], name: str, shape: tuple[int, ..
     return entries[name]
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path, kind: type[T]) -> T:
+    """A JSON document of this shape; `BadInput` says what is missing or of another type, and where."""
     if not path.is_file():
         raise BadInput(
             f"{str(path)!r} does not exist; pass a folder with config.json, *.safetensors and tokenizer.json"
         )
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadInput(f"{str(path)!r} is not JSON ({error})") from None
+        plain: Any = json.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(plain, kind)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{str(path)!r} is damaged ({error}); download the file again") from None

@@ -1,5 +1,8 @@
 """Which tensors the stock forward of a spec reads, by Hugging Face checkpoint name, and their shapes."""
 
+import math
+from dataclasses import replace
+
 from reforward.domain.spec import ModelSpec
 
 
@@ -39,3 +42,11 @@ def _layer_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     if spec.qk_norm:
         shapes |= {"self_attn.q_norm.weight": (spec.head_dim,), "self_attn.k_norm.weight": (spec.head_dim,)}
     return shapes
+
+
+def step_elements(spec: ModelSpec, layers: int) -> int:
+    """Elements of the tensors that every step of the first `layers` layers reads: all but the embedding, unless tied."""
+    read = expected_shapes(replace(spec, layers=layers))
+    if not spec.tied:
+        del read["model.embed_tokens.weight"]
+    return sum(math.prod(shape) for shape in read.values())

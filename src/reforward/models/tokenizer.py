@@ -23,7 +23,7 @@ class Tokenizer:
         if not path.is_file():
             raise BadInput(f"{str(path)!r} does not exist; save the tokenizer beside the weights (fast format)")
         self.folder = folder
-        self._core: Any = tokenizers.Tokenizer.from_file(str(path))
+        self._core: Any = _load(path)
 
     def encode(self, text: str) -> list[int]:
         """Tokens of plain text, without special tokens."""
@@ -78,6 +78,13 @@ class Tokenizer:
     @staticmethod
     def _text(token: Any) -> str:
         return token.get("content", "") if isinstance(token, dict) else token or ""
+
+
+def _load(path: Path) -> Any:
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001 - the library raises no narrower type
+        raise BadInput(f"{str(path)!r} is no tokenizer ({error}); save it again in the fast format") from None
 
 
 def _refuse(message: str) -> NoReturn:

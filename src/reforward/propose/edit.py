@@ -10,20 +10,25 @@ from reforward.propose.match import Line, code_of, statements
 
 
 def function(module: cst.Module, name: str) -> cst.FunctionDef | None:
-    """The module-level function with this name."""
-    return next((n for n in module.body if isinstance(n, cst.FunctionDef) and n.name.value == name), None)
+    """The module-level function with this name, if its statements have lines of their own."""
+    return next((n for n in module.body if isinstance(n, cst.FunctionDef) and _is(n, name)), None)
 
 
 def class_of(module: cst.Module, name: str) -> cst.ClassDef | None:
-    """The module-level class with this name."""
-    return next((n for n in module.body if isinstance(n, cst.ClassDef) and n.name.value == name), None)
+    """The module-level class with this name, if its statements have lines of their own."""
+    return next((n for n in module.body if isinstance(n, cst.ClassDef) and _is(n, name)), None)
 
 
 def method(module: cst.Module, owner: str, name: str) -> cst.FunctionDef | None:
-    """A method of a module-level class."""
+    """A method of a module-level class, if its statements have lines of their own."""
     found = class_of(module, owner)
     body = found.body.body if found else ()
-    return next((n for n in body if isinstance(n, cst.FunctionDef) and n.name.value == name), None)
+    return next((n for n in body if isinstance(n, cst.FunctionDef) and _is(n, name)), None)
+
+
+def _is(code: cst.FunctionDef | cst.ClassDef, name: str) -> bool:
+    """Code on the line of its `def` cannot take another statement."""
+    return code.name.value == name and isinstance(code.body, cst.IndentedBlock)
 
 
 def body_of(code: cst.FunctionDef) -> tuple[Line, ...]:

@@ -20,9 +20,16 @@ def tools_here() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def applied(one: Pass, candidate: Candidate) -> Candidate | None:
-    """`one.apply(candidate)`, remembered: a search asks for the same ones again and again."""
-    return one.apply(candidate)
+def applied(one: Pass, candidate: Candidate) -> Candidate | Unable | None:
+    """`one.apply(candidate)`, remembered: a search asks for the same ones again and again.
+
+    Users' code has shapes that no author of a pass has seen: a pass that fails is recorded as skipped, and the run goes on.
+    """
+    try:
+        return one.apply(candidate)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends this pass and not the run
+        remedy = f"it failed on this code ({type(error).__name__}: {error}), a defect of the pass: please report it"
+        return Unable(author="passes", what=f"pass {one.name}", remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +72,9 @@ class Passes:
             if (one.slow and not self.slow) or (brief.contract.numerics == "bit-exact" and one.bits == "other"):
                 continue
             candidate = applied(one, brief.incumbent)
+            if isinstance(candidate, Unable):
+                yield candidate
+                continue
             if candidate is None or candidate.id in seen:
                 continue
             seen.add(candidate.id)
@@ -94,7 +104,8 @@ def combined(base: Candidate, passes: Sequence[Pass]) -> Candidate:
     """All passes over `base`, in the order of the registry; one that finds nothing left to change is passed over."""
     candidate = base
     for one in sorted(passes, key=lambda item: PASSES.index(item) if item in PASSES else len(PASSES)):
-        candidate = applied(one, candidate) or candidate
+        changed = applied(one, candidate)
+        candidate = changed if isinstance(changed, Candidate) else candidate
     return candidate
 
 

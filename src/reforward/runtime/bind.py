@@ -48,7 +48,7 @@ def load_overlay(files: Mapping[str, str], entry: str, folder: Path, *, beside: 
         sys.path.insert(0, str(Path(beside.partition(":")[0]).parent))
     overlay.install(files, folder)
     path, _, name = entry.partition(":")
-    module = _guarded(path, lambda: importlib.import_module(overlay.module_name(path)))
+    module = _guarded(folder, path, lambda: importlib.import_module(overlay.module_name(path)))
     found = getattr(module, name, None)
     if not isinstance(found, type):
         raise CandidateFailed("load", f"{path} exports no class {name!r}")
@@ -72,7 +72,7 @@ def _load(files: Mapping[str, str], entry: str, folder: Path) -> Any:
             _check_syntax(file, text)
     write_files(files, folder)
     sys.path.insert(0, str(folder))
-    module = _import(folder / path, path)
+    module = _import(folder, path)
     if not hasattr(module, name):
         raise CandidateFailed("load", f"{path} exports no {name!r}")
     return getattr(module, name)
@@ -112,28 +112,46 @@ def _check_syntax(file: str, text: str) -> None:
     try:
         compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        raise CandidateFailed("source", f"{file}, line {line}: {error}") from None
+        raise CandidateFailed("source", _misspelt(file, error)) from None
 
 
-def _import(path: Path, shown: str) -> ModuleType:
+def _misspelt(file: str, error: SyntaxError | ValueError) -> str:
+    """What does not compile, its place named once."""
+    if not isinstance(error, SyntaxError):
+        return f"{file}: {error}"
+    shown = f": {error.text.strip()}" if error.text else ""
+    return f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}{shown}"
+
+
+def _import(folder: Path, shown: str) -> ModuleType:
     package = ".".join(Path(shown).with_suffix("").parts)
     if len(Path(shown).parts) > 1:
-        return _guarded(shown, lambda: importlib.import_module(package))
-    spec = importlib.util.spec_from_file_location(package, path)
+        return _guarded(folder, shown, lambda: importlib.import_module(package))
+    spec = importlib.util.spec_from_file_location(package, folder / shown)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[package] = module
     loader = spec.loader
-    _guarded(shown, lambda: loader.exec_module(module))
+    _guarded(folder, shown, lambda: loader.exec_module(module))
     return module
 
 
-def _guarded(shown: str, run: Any) -> Any:
+def _guarded(folder: Path, shown: str, run: Any) -> Any:
     """Whatever the candidate's top level raises is its own failure, with the traceback as its log."""
     try:
         return run()
     except Exception as error:  # noqa: BLE001 - candidate code runs here; becomes a record
-        reason = f"importing {shown} raised {type(error).__name__}: {error}"
+        reason = f"importing {shown} raised {type(error).__name__}: {error}{place(error, folder)}"
         raise CandidateFailed("load", reason, traceback.format_exc()) from None
+
+
+def place(error: BaseException, folder: Path) -> str:
+    """` (file.py, line 7: source)` of the last frame of `error` whose code lies below `folder`; empty if there is none."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(folder)
+    ]
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f" ({Path(last.filename).relative_to(folder).as_posix()}, line {last.lineno}: {last.line})"

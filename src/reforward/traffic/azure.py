@@ -24,13 +24,20 @@ def _seconds(text: str) -> float:
     whole, _, fraction = text.partition(".")
     try:
         moment = datetime.fromisoformat(whole + "+00:00")
-        return moment.timestamp() + float(f"0.{fraction or 0}")
+        return moment.timestamp() + _digits(fraction or "0") / 10 ** len(fraction)
     except ValueError:
         raise ValueError(f"{text[:40]!r} is not a time like 2023-11-16 18:15:46.6805900") from None
 
 
 def _count(text: str) -> int:
     try:
-        return int(text)
+        return _digits(text.strip())
     except ValueError:
         raise ValueError(f"{text.strip()[:40]!r} is not a whole number of tokens") from None
+
+
+def _digits(text: str) -> int:
+    """Decimal digits alone: `int` also takes signs, underscores and other scripts."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(text)
+    return int(text)

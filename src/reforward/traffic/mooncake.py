@@ -11,7 +11,7 @@ def matches(first: str) -> bool:
     """Whether `first` is a JSON object with a Mooncake key."""
     try:
         row: Any = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(row, dict) and "input_length" in row
 
@@ -20,7 +20,7 @@ def parse(line: str) -> tuple[float, int, int]:
     """(seconds, prompt tokens, output tokens); `ValueError` says what is wrong with the row."""
     try:
         loaded: object = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("is not JSON") from None
     if not isinstance(loaded, dict):
         raise ValueError("is not a JSON object")

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reforward.traffic.trace import Trace
 
 MINUTE_S = 60.0
+FEW_GAPS = 10
+"""A coefficient of variation of fewer gaps says more about chance than about the traffic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,8 @@ class Summary:
     source: str
     requests: int
     bad_rows: int
+    unsorted: int
+    """Rows that came later in the file than in time."""
     duration_s: float
     prompt: Spread
     output: Spread
@@ -53,21 +58,35 @@ def summarise(trace: Trace) -> Summary:
     arrivals = np.array([request.arrival_s for request in trace.requests])
     duration = float(arrivals[-1])
     gaps = np.diff(arrivals)
-    minutes = np.bincount((arrivals // MINUTE_S).astype(int))
-    whole = minutes[:-1]
+    last, minutes = _minutes(arrivals)
     return Summary(
         source=trace.source,
         requests=len(trace.requests),
         bad_rows=len(trace.bad_rows),
+        unsorted=trace.unsorted,
         duration_s=duration,
         prompt=spread([request.prompt_tokens for request in trace.requests]),
         output=spread([request.output_tokens for request in trace.requests]),
         rate_per_s=float(len(gaps) / duration) if duration > 0 else None,
-        gap_cv=float(gaps.std() / gaps.mean()) if len(gaps) > 1 and duration > 0 else None,
-        dispersion_minute=float(whole.var() / whole.mean()) if len(whole) > 1 and whole.any() else None,
-        peak_minute=int(minutes.max()),
+        gap_cv=float(gaps.std() / gaps.mean()) if len(gaps) >= FEW_GAPS and duration > 0 else None,
+        dispersion_minute=_dispersion([count for minute, count in minutes.items() if minute < last], last),
+        peak_minute=max(minutes.values()),
         distinct_arrivals=len(set(arrivals.tolist())),
     )
+
+
+def _minutes(arrivals: NDArray[np.float64]) -> tuple[int, dict[int, int]]:
+    """The last minute, which is not whole, and arrivals in each minute that has any: a trace may span a year."""
+    found, counts = np.unique((arrivals // MINUTE_S).astype(np.int64), return_counts=True)
+    return int(found[-1]), dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _dispersion(counts: Sequence[int], minutes: int) -> float | None:
+    """Variance over mean of arrivals a minute, when all other minutes have none."""
+    if minutes < 2 or not counts:
+        return None
+    mean = sum(counts) / minutes
+    return (sum(count * count for count in counts) / minutes - mean**2) / mean
 
 
 def spread(counts: Sequence[int]) -> Spread:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reforward.domain.candidate import Candidate
-from reforward.domain.errors import CandidateFailed, EngineLost, Unavailable
+from reforward.domain.errors import EngineLost, Unavailable
 from reforward.domain.measurement import Memory
 from reforward.domain.ports import Prepared
 from reforward.domain.spec import Limits, ModelSpec
@@ -104,9 +104,8 @@ class CudaLmHandle(LmHandle):
         until = time.monotonic() + QUIET_S
         while _busy(swept := self.sweep()):
             if time.monotonic() > until:
-                self.close()
                 reason = f"device work went on for {QUIET_S:g} s after the last answer"
-                raise CandidateFailed("run", f"{reason}: a sweep took {swept.seconds:.4f} s, not {swept.calm_s:.4f}")
+                self._dead("run", f"{reason}: a sweep took {swept.seconds:.4f} s, not {swept.calm_s:.4f}")
 
     def memory(self) -> Memory:
         """As on a CPU, and what the driver says that the process holds on the device, less its state there."""

@@ -13,12 +13,18 @@ RULES = (
 
 
 def change(module: cst.Module) -> cst.Module | None:
-    """Drop them in methods; where a copy was needed after all, outputs differ or the call fails, and the judge says so."""
+    """Drop them in methods; where a copy was needed after all, outputs differ or the call fails, and the judge says so.
+
+    A module that hands out pointers is left alone: they need their tensors contiguous.
+    """
+    if ".data_ptr(" in module.code:
+        return None
     hits = 0
     for name in [line.name.value for line in module.body if isinstance(line, cst.ClassDef)]:
         for rule in RULES:
             owner = class_of(module, name)
-            assert owner is not None, name
+            if owner is None:
+                continue
             changed, more = rewrite(owner, rule)
             module, hits = replace(module, owner, changed) if more else module, hits + more
     return module if hits else None

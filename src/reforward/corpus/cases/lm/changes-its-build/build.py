@@ -1,0 +1,5 @@
+"""One file."""
+
+
+def build(out):
+    (out / "table.bin").write_bytes(b"old")

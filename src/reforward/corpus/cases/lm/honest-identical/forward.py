@@ -1,0 +1,4 @@
+"""The stock forward itself, without a change.
+
+Expect: honest
+"""

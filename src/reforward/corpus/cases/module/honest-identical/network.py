@@ -1,0 +1,4 @@
+"""The stock network itself, without a change.
+
+Expect: honest
+"""

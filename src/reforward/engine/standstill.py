@@ -1,0 +1,103 @@
+"""A worker and all that it started, brought to a stop as one, and found out if any of it ran meanwhile.
+
+A stop signal alone does not hold: it takes a moment, a process that keeps forking is never where one looked, and a timer of the
+kernel can be told to continue its owner. So a stop is confirmed, and processor time is compared at the end.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PATIENCE_S = 5.0
+"""After so long, whatever still starts processes is not going to stand still."""
+TOLERANCE_NS = 1_000_000
+CLEAN_LOOKS = 2
+"""In a row: one look can miss a process that changes its parent while it goes on."""
+
+Times = dict[int, int]
+"""Processor nanoseconds of each process, by pid."""
+
+
+class Restless(Exception):
+    """It does not stop, or it ran while it was stopped; the text says which."""
+
+
+def stop(pid: int) -> Times:
+    """Stop all threads of a process and of its descendants; returns once they stand still. Raises `Restless`."""
+    until = time.monotonic() + PATIENCE_S
+    clean = 0
+    while clean < CLEAN_LOOKS:
+        if time.monotonic() > until:
+            raise Restless(f"it does not stop within {PATIENCE_S:g} s of being told to")
+        running = [other for other in family(pid) if not _still(other)]
+        _signal(running, signal.SIGSTOP)
+        clean = 0 if running else clean + 1
+        if running:
+            time.sleep(0.0001)
+    return times(pid)
+
+
+def go_on(pid: int) -> None:
+    """Continue all of them."""
+    _signal(list(family(pid)), signal.SIGCONT)
+
+
+def check(pid: int, before: Times) -> None:
+    """Raises `Restless` if a process used the processor since `stop`, or is new."""
+    for other, spent in times(pid).items():
+        if other not in before:
+            raise Restless("it started a process while it was stopped")
+        if spent - before[other] > TOLERANCE_NS:
+            raise Restless(f"it used {(spent - before[other]) / 1e6:.0f} ms of processor while it was stopped")
+
+
+def times(pid: int) -> Times:
+    """Processor time of all of them so far; those that are gone, or dead and not yet waited for, are left out."""
+    found: Times = {}
+    for other in family(pid):
+        if _state(other) not in ("", "Z"):
+            with suppress(OSError):
+                found[other] = time.clock_gettime_ns(_clock_of(other))
+    return found
+
+
+def family(pid: int) -> Iterator[int]:
+    """The process and all that descends from it; orphans belong to the first process of their namespace."""
+    queue = [pid]
+    while queue:
+        parent = queue.pop()
+        yield parent
+        queue += _children(parent)
+
+
+def _children(pid: int) -> list[int]:
+    with suppress(OSError):
+        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        return [int(word) for text in texts for word in text.split()]
+    return []
+
+
+def _still(pid: int) -> bool:
+    """Stopped, or dead. One that is gone was running when its parent's list was read."""
+    return _state(pid) in ("T", "t", "Z", "X")
+
+
+def _state(pid: int) -> str:
+    """The letter of `/proc/<pid>/stat`, see proc_pid_stat(5); empty if the process is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def _clock_of(pid: int) -> int:
+    """The clock of a process's processor time, as clock_getcpuclockid(3) makes it."""
+    return (~pid << 3) | 2
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
