@@ -89,6 +89,7 @@ def test_a_worker_computes_what_the_host_computes(engine: CudaEngine, checkpoint
 def test_what_it_says_of_itself(engine: CudaEngine, card: Card) -> None:
     assert engine.target.launch.device == card.place
     assert engine.target.machine.devices == (Monitor(card).name,)
+    assert "seccomp" not in engine.target.launch.sandbox
     worker = engine.start_lm(engine.prepare(stock()), depth=2, limits=LIMITS)
     try:
         worker.step(*ONE)
