@@ -14,6 +14,7 @@ from typing import NoReturn
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import CandidateFailed, EngineLost
 from reforward.domain.measurement import Memory, Tensor
+from reforward.domain.profile import Op
 from reforward.domain.spec import Limits, Segment
 from reforward.domain.subject import Tier
 from reforward.engine import standstill, wire
@@ -185,6 +186,11 @@ class Handle:
         others = [other for other in standstill.family(pid) if other != pid]
         private = private_bytes(pid, others, common=common, outbox=self.outbox_bytes, state=self.state_bytes)
         return Memory(weights=self.shared.weights, packed=self.shared.packed, state=self.state_bytes, private=private)
+
+    def profile(self, *, on: bool) -> tuple[Op, ...]:
+        """See `domain.ports.Worker`."""
+        made = self.ask(wire.Profile(on=on), wire.Profiled, "run", self.step_s)
+        return tuple(Op(name=plain(name), calls=calls, self_s=micros / 1e6) for name, calls, micros in made.ops)
 
     def close(self) -> None:
         """End the process and everything it started."""
