@@ -40,7 +40,10 @@ class Process:
         self.lost = False
         """The keeper went away without saying how the worker ended: the engine's server is gone."""
         self.pid = self._read_pid(start_s)
-        self.pidfd = os.pidfd_open(self.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            raise EngineLost(f"a worker ended before it was asked anything; {self.log_tail()}") from None
         self.closed = False
 
     def _read_pid(self, start_s: float) -> int:
