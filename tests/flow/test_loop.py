@@ -52,9 +52,10 @@ def test_smollm2_from_traffic_to_export(home):
     reforward(home, "export", best, str(folder))
     assert "gain +" in (folder / "forward.py").read_text()
     assert "--- a/forward.py" in reforward(home, "diff", best)
-    again = json.loads(reforward(home, "submit", "smollm2", str(folder), *SHORT, "--json", codes=(0, 7, 8)))
-    assert again["candidate"] == best
-    assert again["reason"] == "identical", "what is the best already cannot beat itself"
+    words, environment = command(home, "submit", "smollm2", str(folder), *SHORT, "--json")
+    again = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert again.returncode == 2, again.stderr
+    assert "is the incumbent" in again.stderr, "what is the best already cannot beat itself"
 
 
 def test_a_candidate_that_raises_is_a_failed_row_with_its_log(home, tmp_path):

@@ -16,8 +16,8 @@ import {name}
 print(time.process_time() - before, *sorted({{"torch", "transformers", "sqlalchemy"}} & set(sys.modules)), file=sys.stderr)
 """
 WORKER_SIDE = (
-    "runtime.lm", "runtime.module", "runtime.bind", "runtime.forward", "runtime.graphs", "runtime.overlay", "models.llama",
-    "engine.worker", "engine.server", "engine.loader", "engine.keeper", "engine.identity", "engine.cuda.resident",
+    "runtime.lm", "runtime.module", "runtime.bind", "runtime.forward", "runtime.graphs", "runtime.overlay", "runtime.profiler",
+    "models.llama", "engine.worker", "engine.server", "engine.loader", "engine.keeper", "engine.identity", "engine.cuda.resident",
     "propose.kernels",
 )  # fmt: skip
 """What runs next to candidate code, or is candidate code: torch is welcome there."""

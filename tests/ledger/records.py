@@ -3,7 +3,9 @@
 from reforward.domain.calibration import Calibration, Noise
 from reforward.domain.candidate import Candidate, Proposal, Skipped, SourceFile
 from reforward.domain.contract import Contract
+from reforward.domain.job import Answer, Job
 from reforward.domain.measurement import Arm, Failed, Measurement, Memory, Sample
+from reforward.domain.profile import Op, Profile
 from reforward.domain.record import Record
 from reforward.domain.run import Run, Turn
 from reforward.domain.subject import Subject, Tier
@@ -108,7 +110,13 @@ CALIBRATION = Calibration(
     read_bytes_s=4e10, cache_bytes=1 << 25, made_at=AT,
 )  # fmt: skip
 FIRST = candidate("first")
+PROFILE = Profile(
+    tier="fast", target=TARGET.id, workload=WORKLOAD.id, candidate=FIRST.id, seconds=0.25, started_at=AT,
+    ops=(Op(name="aten::mm", calls=12, self_s=0.125), Op(name="(3 more)", calls=4, self_s=0.0)),
+)  # fmt: skip
+JOB = Job(run=run().id, kind="profile", candidate=FIRST.id, against="", repeat=1)
+ANSWER = Answer(job=JOB.id, result=PROFILE.id, error="")
 EVERY_KIND: tuple[Record, ...] = (
     CONTRACT, WORKLOAD, STOCK, SUBJECT, TARGET, run(), *turn(run(), FIRST, STOCK, 0.5), FAILED, SKIPPED,
-    CALIBRATION,
+    CALIBRATION, PROFILE, JOB, ANSWER,
 )  # fmt: skip

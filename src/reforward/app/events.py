@@ -1,5 +1,6 @@
 """What happened in a run, as values: for the terminal, for logs and for tests."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reforward.domain.calibration import Calibration
@@ -14,6 +15,22 @@ class Working:
     """Something that takes time has begun."""
 
     what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """Everything is open: what will be measured, on what, and what to think of it."""
+
+    what: str
+    warning: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """A session goes on after so many pairs of launches."""
+
+    done: int
+    most: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,4 +77,10 @@ class Promoted:
     verdict: Verdict
 
 
-Event = Working | Calibrated | Proposed | CouldNot | Judged | Promoted
+Event = Working | Opened | Paired | Calibrated | Proposed | CouldNot | Judged | Promoted
+Emit = Callable[[Event], None]
+"""Where events go."""
+
+
+def ignore(event: Event) -> None:
+    """For whoever wants none."""

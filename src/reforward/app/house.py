@@ -8,20 +8,24 @@ from datetime import UTC, datetime
 
 from reforward.app.budget import InTime
 from reforward.app.config import Config, load_config
+from reforward.app.events import Emit, Opened, Working, ignore
 from reforward.app.journal import Journal
 from reforward.app.settings import Settings
-from reforward.app.subjects import Loaded, load_subject, open_engine
-from reforward.app.workloads import Traffic, workloads
+from reforward.app.subjects import Loaded, load_subject, named, open_engine
+from reforward.app.told import Told
+from reforward.app.workloads import Observed, Traffic, observed, workloads
 from reforward.domain.calibration import Noise
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
+from reforward.domain.errors import BadInput
 from reforward.domain.ports import Brief, Engine, Judge, Ledger
 from reforward.domain.run import Run
-from reforward.domain.subject import Tier
+from reforward.domain.subject import Subject, Tier
+from reforward.domain.target import Target
 from reforward.domain.workload import Workload
 from reforward.judge.standard import StandardJudge
 from reforward.ledger.store import SqlLedger
-from reforward.ledger.views import best_candidate
+from reforward.ledger.views import best_candidate, every, only
 from reforward.measure.measurer import Facts, Measurer
 
 
@@ -40,6 +44,7 @@ class House:
     """Of the fast tier on this machine; see `calibrate.calibrated`."""
     floors: Mapping[Tier, float] = field(default_factory=dict[Tier, float])
     """Least seconds per decoded token on this machine; empty before it is calibrated, and for modules."""
+    emit: Emit = ignore
 
     @property
     def workload(self) -> Workload:
@@ -58,7 +63,8 @@ class House:
         After `seconds` it ends at the next complete pair of launches.
         """
         workload = self.traffic.search if tier == "fast" else self.traffic.held_out
-        stopping = InTime(self.judge(confirmations).stopping(self.contract, tier), seconds)
+        rule = InTime(self.judge(confirmations).stopping(self.contract, tier), seconds)
+        stopping = Told(rule, self.contract.pairs_at(tier), self.emit)
         return self.measurer.measure(candidate, incumbent, workload, tier, stopping)
 
     def brief(self, journal: Journal) -> Brief:
@@ -95,36 +101,61 @@ class House:
         """One line that says what will be measured, on what."""
         launch = self.engine.target.launch
         return (
-            f"{self.loaded.subject.name}: {self.traffic.describe()}; {launch.threads} threads, {launch.pages} pages; "
+            f"{self.loaded.subject.name}: {self.traffic.describe()}; {launch.words}; "
             f"gain that counts {self.contract.min_gain:.0%}, {self.contract.numerics}"
         )
 
 
 @contextmanager
-def open_house(subject: str, settings: Settings) -> Generator[House]:
-    """Load the subject, start the engine, open the ledger; everything is closed at the end."""
+def open_house(subject: str, settings: Settings, emit: Emit = ignore, *, resume: bool = False) -> Generator[House]:
+    """Read the traffic, load the subject, start the engine, open the ledger; everything is closed at the end.
+
+    With `resume`, a scale of lengths that the settings leave open is taken from an earlier run of the same settings.
+    """
     config = load_config(threads=settings.threads)
+    seen = _seen(subject, settings)
+    emit(Working(what=f"opening {subject}: weights, engine, ledger"))
     loaded = load_subject(subject, config)
     default = "reassociated" if loaded.subject.host == "lm" else "bit-exact"
     contract = Contract(numerics=settings.numerics or default, min_gain=settings.min_gain)
     ledger = SqlLedger(config.ledger, config.blobs)
     engine = open_engine(loaded, config, contract)
     try:
-        traffic = workloads(loaded, engine, settings)
+        known = _searched(ledger, loaded.subject, engine.target, contract) if resume else ()
+        traffic = workloads(loaded, engine, settings, seen, known)
         encode = loaded.tokenizer.encode if loaded.tokenizer else None
         measurer = Measurer(engine, loaded.stock, contract, encode=encode)
         ledger.append(loaded.subject, loaded.stock, engine.target, contract, traffic.search, traffic.held_out)
+        house = House(
+            config=config,
+            loaded=loaded,
+            engine=engine,
+            ledger=ledger,
+            contract=contract,
+            traffic=traffic,
+            measurer=measurer,
+            emit=emit,
+        )
+        emit(Opened(what=house.describe(), warning=traffic.warning()))
         try:
-            yield House(
-                config=config,
-                loaded=loaded,
-                engine=engine,
-                ledger=ledger,
-                contract=contract,
-                traffic=traffic,
-                measurer=measurer,
-            )
+            yield house
         finally:
             measurer.close()
     finally:
         engine.close()
+
+
+def _seen(subject: str, settings: Settings) -> Observed | None:
+    """The traffic of a language model; None for a module, which draws its own inputs."""
+    if named(subject).host == "lm":
+        return observed(settings)
+    if settings.traffic:
+        raise BadInput(f"--traffic is for language models; {subject} is a module and draws its own inputs()")
+    return None
+
+
+def _searched(ledger: Ledger, subject: Subject, target: Target, contract: Contract) -> tuple[Workload, ...]:
+    """What earlier runs of this subject on this target under this contract searched on, newest first."""
+    wanted = (subject.id, target.id, contract.id)
+    runs = [run for run in every(ledger, Run) if (run.subject, run.target, run.contract) == wanted]
+    return tuple(only(ledger.get(run.workload), Workload) for run in reversed(runs))

@@ -1,14 +1,13 @@
 """`optimize` and `demo`: open a house, turn the loop until the budget ends, sum up what the ledger says."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reforward.app import chat, diffs
 from reforward.app.budget import Budget, parse_seconds
 from reforward.app.calibrate import calibrated
 from reforward.app.cycle import Cycle
-from reforward.app.events import Event, Working
+from reforward.app.events import Emit, Working
 from reforward.app.facts import SessionFacts, count_verdicts, session_facts, tier_agreement
 from reforward.app.house import House, open_house
 from reforward.app.journal import Journal
@@ -22,8 +21,6 @@ from reforward.propose.search import Passes
 
 DEMO_PROMPT = "In one sentence: why is the sky blue?"
 DEMO_TOKENS = 40
-
-Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +71,7 @@ def optimize(
     """Run the loop on a subject, from the best that is known of it or from the stock; returns what it came to."""
     limits = Budget(seconds=parse_seconds(budget) if budget else None, candidates=candidates)
     begun = time.monotonic()
-    emit(Working(what=f"opening {subject}: weights, engine, ledger"))
-    with open_house(subject, settings) as opened:
-        emit(Working(what=opened.describe()))
+    with open_house(subject, settings, emit, resume=resume) as opened:
         house = calibrated(opened, emit)
         base = house.loaded.stock if from_stock else house.best()
         journal = open_journal(house, base, resume=resume)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reforward.app.calibrate import calibrated
-from reforward.app.events import Event, Judged, Working
+from reforward.app.events import Event, Judged
 from reforward.app.facts import Rates, Share, share
 from reforward.app.house import House, open_house
 from reforward.app.journal import Journal
@@ -58,9 +58,7 @@ def rates(
     """Run sessions until there are `sessions` of them, and count."""
     if sessions < 1 or not 0 <= slowdown < 1:
         raise BadInput(f"--sessions must be at least 1 and --slowdown in [0, 1), got {sessions} and {slowdown}")
-    emit(Working(what=f"opening {subject}: weights, engine, ledger"))
-    with open_house(subject, settings) as opened:
-        emit(Working(what=opened.describe()))
+    with open_house(subject, settings, emit) as opened:
         house = calibrated(opened, emit) if tier == "fast" else opened
         stock = house.loaded.stock
         journal = _journal(house, slowed(stock, slowdown) if slowdown else stock, tier)

@@ -21,6 +21,8 @@ class Settings:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        if not 0 <= self.min_gain < 10:
+            raise BadInput(f"--min-gain must lie in [0, 10), where 0.01 is 1 %, got {self.min_gain}")
         if self.requests < 1:
             raise BadInput(f"--requests must be at least 1, got {self.requests}")
         if self.length_scale is not None and not 0 < self.length_scale <= 1:

@@ -11,7 +11,7 @@ from reforward.domain.contract import Contract
 from reforward.domain.errors import BadInput
 from reforward.domain.record import canonical_json
 from reforward.domain.spec import ModelSpec
-from reforward.domain.subject import Subject
+from reforward.domain.subject import Host, Subject
 from reforward.engine.cpu import CpuEngine, Deadlines, Source
 from reforward.engine.cuda.card import Card
 from reforward.engine.cuda.engine import CudaEngine
@@ -40,23 +40,43 @@ class Loaded:
     folder: Path | None = None
 
 
-def load_subject(text: str, config: Config) -> Loaded:
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """What SUBJECT on the command line stands for, before anything is opened."""
+
+    name: str
+    """As the ledger calls it."""
+    host: Host
+    path: Path | None = None
+    """Absolute: the checkpoint folder, or the subject file."""
+
+
+def named(text: str) -> Named:
     """`smollm2`, a checkpoint folder, `path/subject.py`, or `package.module:factory`; `BadInput` lists these."""
+    path = Path(text).expanduser().absolute()
     if text in BUILT_IN:
-        return _from_checkpoint(text, smollm2.ensure(config.cache, BUILT_IN[text]))
-    path = Path(text).expanduser()
+        return Named(name=text, host="lm")
     if path.is_dir():
-        return _from_checkpoint(path.resolve().name, path.resolve())
+        return Named(name=path.resolve().name, host="lm", path=path.resolve())
     if text.endswith(".py"):
         if not path.is_file():
             raise BadInput(f"subject file {text!r} does not exist")
-        return _from_module(path.resolve().parent.name, str(path.resolve()), (str(path.resolve().parent),))
+        return Named(name=path.resolve().parent.name, host="module", path=path.resolve())
     if ":" in text and "/" not in text:
-        return _from_module(text, text, ())
+        return Named(name=text, host="module")
     known = ", ".join(BUILT_IN)
     raise BadInput(
         f"subject {text!r} is none of: {known}; a checkpoint folder; path/subject.py; package.module:factory"
     )
+
+
+def load_subject(text: str, config: Config) -> Loaded:
+    """The subject that `named` tells; weights are hashed, a module's in a process of its own."""
+    known = named(text)
+    if known.host == "module":
+        folder = (str(known.path.parent),) if known.path else ()
+        return _from_module(known.name, str(known.path or text), folder)
+    return _from_checkpoint(known.name, known.path or smollm2.ensure(config.cache, BUILT_IN[text]))
 
 
 def open_engine(loaded: Loaded, config: Config, contract: Contract) -> CpuEngine:

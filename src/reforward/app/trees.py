@@ -16,14 +16,20 @@ def read_tree(folder: Path, like: Candidate) -> Candidate:
     A tree may hold only the files that it changes: `like`'s other files are not added, except when the entry itself
     is missing, which is an error. Symlinks, binaries and oversized files are refused by name.
     """
-    if not folder.is_dir():
-        raise BadInput(f"{str(folder)!r} is not a folder; pass the folder that holds {like.entry_file}")
-    files = tuple(_source(folder, path) for path in _files(folder))
-    if not files:
-        raise BadInput(f"{str(folder)!r} is empty; it must hold {like.entry_file}, which exports {like.entry_name}")
+    files = read_files(folder)
     if like.entry_file not in [file.path for file in files]:
         raise BadInput(f"{str(folder)!r} has no {like.entry_file}; it must export {like.entry_name}")
-    return Candidate(host=like.host, entry=like.entry, files=tuple(sorted(files, key=lambda file: file.path)))
+    return Candidate(host=like.host, entry=like.entry, files=files)
+
+
+def read_files(folder: Path) -> tuple[SourceFile, ...]:
+    """The folder's text files by path; `BadInput` if it is none, is empty, or holds what no candidate may hold."""
+    if not folder.is_dir():
+        raise BadInput(f"{str(folder)!r} is not a folder; pass the folder that holds the candidate's source files")
+    files = tuple(_source(folder, path) for path in _files(folder))
+    if not files:
+        raise BadInput(f"{str(folder)!r} is empty; put the candidate's source files into it")
+    return tuple(sorted(files, key=lambda file: file.path))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,6 +1,8 @@
 """Which traffic a command works on: a trace split in time, each half distilled, lengths scaled so that a pass is affordable."""
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reforward.app.settings import Settings
@@ -14,6 +16,8 @@ from reforward.traffic.trace import Trace, read_trace
 
 PASS_S = 4.0
 """Seconds that one slow pass of the stock forward should take when the scale is ours to choose."""
+LEAST_OUTPUT = 8
+"""Output tokens that a request should keep on average: below it, what surrounds the steps is measured, not the steps."""
 PROBE_PROMPT, PROBE_STEPS = 64, 6
 SCALES = tuple(2.0**-i for i in range(8))
 MODULE_INPUTS = 8
@@ -27,6 +31,7 @@ class Traffic:
     search: Workload
     held_out: Workload
     bad_rows: int = 0
+    unsorted: int = 0
 
     def describe(self) -> str:
         """One line for people."""
@@ -36,48 +41,91 @@ class Traffic:
         prompt = sum(request.prompt_tokens for request in work.requests)
         scale = "" if work.length_scale == 1 else f", token counts scaled by {work.length_scale:g}"
         bad = f", {self.bad_rows} bad rows left out" if self.bad_rows else ""
+        bad += f", {self.unsorted} rows sorted by time" if self.unsorted else ""
         return (
             f"{len(work.requests)} requests distilled from {work.source}{scale}: {prompt} prompt and "
             f"{work.output_tokens} output tokens a pass, {work.concurrency} in flight{bad}"
         )
 
+    def warning(self) -> str:
+        """What to think of requests that are too short to stand for the traffic; empty if they are not."""
+        mean = self.search.output_tokens / max(1, len(self.search.requests))
+        if self.search.inputs or mean >= LEAST_OUTPUT:
+            return ""
+        return (
+            f"requests are very short, {mean:.1f} output tokens on average: gains may not hold for the traffic itself; "
+            f"pass a larger --length-scale (it is {self.search.length_scale:g})"
+        )
 
-def workloads(loaded: Loaded, engine: Engine, settings: Settings) -> Traffic:
-    """Distil what the settings ask for; lengths are scaled by what they say, or by what a short probe suggests."""
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """A trace, and where it came from."""
+
+    trace: Trace
+    source: str
+
+
+def observed(settings: Settings) -> Observed:
+    """The trace that the settings name, or the packaged slice."""
+    if settings.traffic is None:
+        return Observed(trace=packaged_trace(), source=CITATION)
+    trace = read_trace(settings.traffic)
+    return Observed(trace=trace, source=trace.source)
+
+
+def workloads(
+    loaded: Loaded, engine: Engine, settings: Settings, seen: Observed | None = None, known: Sequence[Workload] = ()
+) -> Traffic:
+    """Distil what the settings ask for from what was seen; lengths are scaled by what they say.
+
+    If they say nothing: by the scale of the first of the `known` workloads that comes out again, else by what a short
+    probe of the stock forward's speed suggests.
+    """
     if loaded.subject.host == "module":
         drawn = Workload(name=loaded.subject.name, source="inputs() of the subject", inputs=MODULE_INPUTS)
         return Traffic(search=drawn, held_out=drawn)
-    trace, source = _trace(settings)
-    earlier, later = split(trace.requests)
-    scale = settings.length_scale or _affordable(engine, loaded, earlier, settings.requests)
-    recipe = Recipe(count=settings.requests, length_scale=scale, concurrency=min(settings.requests, 4))
+    seen = seen or observed(settings)
+    if settings.length_scale:
+        return _distilled(loaded, seen, settings.requests, settings.length_scale)
+    for scale in dict.fromkeys(workload.length_scale for workload in known):
+        again = _distilled(loaded, seen, settings.requests, scale)
+        if again.search in known:
+            return again
+    window, _ = split(seen.trace.requests)
+    return _distilled(loaded, seen, settings.requests, _affordable(engine, loaded, window, settings.requests))
+
+
+def _distilled(loaded: Loaded, seen: Observed, count: int, scale: float) -> Traffic:
+    earlier, later = split(seen.trace.requests)
+    recipe = Recipe(count=count, length_scale=scale, concurrency=min(count, 4))
     return Traffic(
-        search=distil(earlier, recipe, name=loaded.subject.name, source=source),
-        held_out=distil(later, recipe, name=f"{loaded.subject.name}, held out", source=source),
-        bad_rows=len(trace.bad_rows),
+        search=distil(earlier, recipe, name=loaded.subject.name, source=seen.source),
+        held_out=distil(later, recipe, name=f"{loaded.subject.name}, held out", source=seen.source),
+        bad_rows=len(seen.trace.bad_rows),
+        unsorted=seen.trace.unsorted,
     )
 
 
-def _trace(settings: Settings) -> tuple[Trace, str]:
-    if settings.traffic is None:
-        return packaged_trace(), CITATION
-    trace = read_trace(settings.traffic)
-    return trace, trace.source
-
-
 def _affordable(engine: Engine, loaded: Loaded, window: tuple[Request, ...], count: int) -> float:
-    """The largest power of two at which a pass of the stock forward takes about `PASS_S`, from a probe of its speed."""
+    """The scale at which a pass of the stock forward takes about `PASS_S`, from a probe of its speed."""
     prefill_s, decode_s = _probe(engine, loaded)
     assert engine.spec is not None
-    prompt = sum(request.prompt_tokens for request in window) / len(window) * count
-    output = sum(request.output_tokens for request in window) / len(window) * count
+    return choose_scale(window, count, prefill_s, decode_s, engine.spec.max_positions)
+
+
+def choose_scale(window: Sequence[Request], count: int, prefill_s: float, decode_s: float, positions: int) -> float:
+    """The largest power of two at which `count` mean requests take at most `PASS_S`, all requests fit into `positions`.
+
+    Never so small, for time alone, that a mean request keeps fewer than `LEAST_OUTPUT` output tokens.
+    """
+    prompt = sum(request.prompt_tokens for request in window) / len(window)
+    output = sum(request.output_tokens for request in window) / len(window)
     longest = max(request.prompt_tokens + request.output_tokens for request in window)
-    fits = [
-        scale
-        for scale in SCALES
-        if scale * (prompt * prefill_s + output * decode_s) <= PASS_S and scale * longest <= engine.spec.max_positions
-    ]
-    return fits[0] if fits else SCALES[-1]
+    cost = count * (prompt * prefill_s + output * decode_s)
+    scale = next((scale for scale in SCALES if scale * cost <= PASS_S), 0.0)
+    scale = max(scale, min(1.0, math.ceil(1000 * LEAST_OUTPUT / output) / 1000))
+    return scale if scale * longest <= positions else 2.0 ** math.floor(math.log2(positions / longest))
 
 
 def _probe(engine: Engine, loaded: Loaded) -> tuple[float, float]:

@@ -54,7 +54,7 @@ def rates(
     from reforward.app.rates import rates as run
 
     settings = Settings(length_scale=length_scale, requests=requests)
-    with Live(quiet=as_json) as live:
+    with Live(as_json=as_json) as live:
         found = run(subject, settings, tier=tier, sessions=sessions, slowdown=slowdown, emit=live)
     show.as_json(found) if as_json else show.rates(found)
 

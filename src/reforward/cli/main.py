@@ -48,7 +48,7 @@ def demo(budget: Annotated[str, typer.Option(help="Time for the loop.")] = "4m",
     from reforward.cli.summary import answers, report
 
     settings = demo_settings()
-    with Live(quiet=as_json) as live:
+    with Live(as_json=as_json) as live:
         result = optimize("smollm2", settings, budget=budget, candidates=None, from_stock=True, emit=live)
         texts = compare_answers("smollm2", settings, result, emit=live)
     if as_json:
@@ -91,7 +91,7 @@ def optimize(
     )
     if budget is None and candidates is None:
         budget = "10m"
-    with Live(quiet=as_json) as live:
+    with Live(as_json=as_json) as live:
         result = run(
             subject,
             settings,
@@ -121,7 +121,7 @@ def measure(
     from reforward.app.submit import measure as run
 
     settings = Settings(traffic=traffic, length_scale=length_scale, requests=requests, threads=threads)
-    with Live(quiet=as_json) as live:
+    with Live(as_json=as_json) as live:
         facts = run(subject, folder, tier, settings, emit=live)
     show.as_json(facts) if as_json else show.session(facts)
 
@@ -150,7 +150,7 @@ def submit(
         requests=requests,
         threads=threads,
     )
-    with Live(quiet=as_json) as live:
+    with Live(as_json=as_json, details=as_json) as live:
         verdict = run(subject, folder, reason, settings, emit=live)
     show.as_json(verdict) if as_json else show.verdict_details(verdict)
     raise typer.Exit(EXIT_BY_RULING[verdict.ruling])

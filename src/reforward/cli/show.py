@@ -7,12 +7,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reforward.app.events import Calibrated
+from reforward.app.events import Calibrated, Judged
 from reforward.app.facts import ArmFacts, Median, Rates, SessionFacts, Share
 from reforward.domain.record import canonical_json, short
-from reforward.domain.verdict import Interval, Verdict
+from reforward.domain.verdict import Finding, Interval, Verdict
 
 console = Console(highlight=False, soft_wrap=True)
+errors = Console(highlight=False, soft_wrap=True, stderr=True)
 STYLE = {"accept": "green", "reject": "red", "unsure": "yellow"}
 
 
@@ -28,38 +29,46 @@ def percent(gain: Interval | None) -> str:
     return f"{100 * gain.mid:+.1f} % [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
 
 
-def noise_line(event: Calibrated) -> None:
+def noise_line(to: Console, event: Calibrated) -> None:
     """How much identical code differs here, and so what screening can see."""
     noise = event.calibration.noise
     sees = " or ".join(f"{gain:.0%} after {count} pairs" for count, gain in event.visible)
-    console.print(
+    to.print(
         f"  noise of this machine: identical code differs by {noise.deviation:.1%} from pair to pair of launches; "
         f"screening sees a gain of {sees}; memory is read at {event.calibration.read_bytes_s / 1e9:.1f} GB/s"
     )
 
 
-def verdict_line(verdict: Verdict, reason: str, seconds: float) -> None:
+def verdict_line(to: Console, event: Judged, *, details: bool = True) -> None:
     """One line per judged candidate; of its reason the headline, which ends at the first colon."""
+    verdict = event.verdict
     word = f"[{STYLE[verdict.ruling]}]{verdict.ruling:<6}[/]"
     gain = "" if verdict.gain is None else f" {percent(verdict.gain)}"
-    console.print(
-        f"  {verdict.tier:<4} {word} {verdict.reason:<12}{gain:<26} {seconds:5.1f} s  {short(verdict.candidate)}  "
-        f"{escape(reason.partition(': ')[0])}"
+    to.print(
+        f"  {verdict.tier:<4} {word} {verdict.reason:<12}{gain:<26} {event.seconds:5.1f} s  {short(verdict.candidate)}  "
+        f"{escape(event.reason.partition(': ')[0])}"
     )
-    if verdict.reason in {"failed", "numerics", "token-mismatch", "shape", "non-finite", "memory"}:
-        console.print(f"       [dim]{escape(verdict.detail)}[/]")
+    if details and verdict.reason in {"failed", "numerics", "token-mismatch", "shape", "non-finite", "memory"}:
+        to.print(f"       [dim]{escape(verdict.detail)}[/]")
 
 
 def verdict_details(verdict: Verdict) -> None:
     """Ruling, reason in words, and every check with its number."""
     console.print(f"[{STYLE[verdict.ruling]}]{verdict.ruling}[/] ({verdict.reason}): {escape(verdict.detail)}")
-    console.print(f"gain {percent(verdict.gain)}")
-    table = Table("check", "value", "limit", "", box=None)
+    if any(finding.check == "bits" and not finding.passed for finding in verdict.findings):
+        console.print("the contract was bit-exact; `--numerics reassociated` allows another order of summation")
+    table = Table("check", "value", "must be", "", box=None)
     for finding in verdict.findings:
         mark = "[green]ok[/]" if finding.passed else "[red]broken[/]"
-        table.add_row(finding.check, f"{finding.value:.4g}", f"{finding.limit:.4g}", mark)
+        table.add_row(finding.check, f"{finding.value:.4g}", f"{direction(finding)} {finding.limit:.4g}", mark)
     if verdict.findings:
         console.print(table)
+
+
+def direction(finding: Finding) -> str:
+    """`at most` or `at least`, read off a finding: its limit is a bound from above exactly if lying below it passes."""
+    below = finding.value < finding.limit or (finding.value == finding.limit == 0)
+    return "at most" if below == finding.passed else "at least"
 
 
 def session(facts: SessionFacts) -> None:
@@ -128,6 +137,8 @@ __all__ = [
     "as_json",
     "console",
     "counts",
+    "direction",
+    "errors",
     "interval",
     "noise_line",
     "percent",

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Failed, Measurement, Memory, Output, Sample, Tensor
+from reforward.domain.profile import Op
 from reforward.domain.record import Record
 from reforward.domain.spec import Limits, ModelSpec, Segment
 from reforward.domain.subject import Subject, Tier
@@ -97,6 +98,10 @@ class Worker(Protocol):
 
     def memory(self) -> Memory:
         """Bytes now (private: the peak so far), read from the kernel, not from the worker."""
+        ...
+
+    def profile(self, *, on: bool) -> tuple[Op, ...]:
+        """Begin to note operations, or end it and tell them, most expensive first. What it tells decides nothing."""
         ...
 
     def close(self) -> None:

@@ -32,6 +32,11 @@ class Launch:
     sandbox: tuple[str, ...] = ()
     """Protections that are active for workers on this machine."""
 
+    @property
+    def words(self) -> str:
+        """`2 threads, huge pages`."""
+        return f"{self.threads} thread{'s' * (self.threads != 1)}, {self.pages} pages"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target(Record):

@@ -14,6 +14,7 @@ from typing import NoReturn
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import CandidateFailed, EngineLost
 from reforward.domain.measurement import Memory, Tensor
+from reforward.domain.profile import Op
 from reforward.domain.spec import Limits, Segment
 from reforward.domain.subject import Tier
 from reforward.engine import standstill, wire
@@ -39,7 +40,10 @@ class Process:
         self.lost = False
         """The keeper went away without saying how the worker ended: the engine's server is gone."""
         self.pid = self._read_pid(start_s)
-        self.pidfd = os.pidfd_open(self.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            raise EngineLost(f"a worker ended before it was asked anything; {self.log_tail()}") from None
         self.closed = False
 
     def _read_pid(self, start_s: float) -> int:
@@ -190,6 +194,11 @@ class Handle:
     def _state_in_pages(self) -> int:
         """Bytes of its state among the process's own pages."""
         return self.state_bytes
+
+    def profile(self, *, on: bool) -> tuple[Op, ...]:
+        """See `domain.ports.Worker`."""
+        made = self.ask(wire.Profile(on=on), wire.Profiled, "run", self.step_s)
+        return tuple(Op(name=plain(name), calls=calls, self_s=micros / 1e6) for name, calls, micros in made.ops)
 
     def close(self) -> None:
         """End the process and everything it started."""

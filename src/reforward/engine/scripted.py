@@ -16,6 +16,7 @@ from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import CandidateFailed
 from reforward.domain.measurement import Memory, Stage, Tensor
 from reforward.domain.ports import Prepared
+from reforward.domain.profile import Op
 from reforward.domain.spec import Limits, ModelSpec, Segment
 from reforward.domain.subject import Subject, Tier
 from reforward.domain.target import Launch, Machine, Target
@@ -105,6 +106,7 @@ class ScriptedWorker:
         self.engine, self.candidate, self.role = engine, candidate, role
         self.watermark = role.watermark or candidate.id
         self.calls = 0
+        self.noting = (0, 0)
         self.paused = self.closed = False
         self.factor = math.exp(role.pace.launch_noise * engine.draw.standard_normal())
         engine.clock.advance(role.pace.load_s)
@@ -122,6 +124,14 @@ class ScriptedWorker:
 
     def memory(self) -> Memory:
         return Memory(weights=self.engine.weights_bytes, packed=0, state=4096, private=self.role.private)
+
+    def profile(self, *, on: bool) -> tuple[Op, ...]:
+        """All the time of all calls since it was started."""
+        begun, self.noting = self.noting, (self.calls, self.engine.clock.now_ns)
+        if on:
+            return ()
+        seconds = (self.engine.clock.now_ns - begun[1]) / 1e9
+        return (Op(name="scripted", calls=self.calls - begun[0], self_s=seconds),)
 
     def work(self, tokens: int) -> None:
         """Spend the time of one call, or fail."""

@@ -205,6 +205,12 @@ class Call(Message, frozen=True, kw_only=True):
     inputs: tuple[TensorData, ...]
 
 
+class Profile(Message, frozen=True, kw_only=True):
+    """Begin to note operations, or end it and tell."""
+
+    on: bool
+
+
 # --- worker to client ---
 
 
@@ -239,6 +245,13 @@ class Packed(Message, frozen=True, kw_only=True):
     tensors: Annotated[tuple[Stored, ...], msgspec.Meta(max_length=MOST_TENSORS)]
 
 
+class Profiled(Message, frozen=True, kw_only=True):
+    """Operations of what ran since the profiler was started; none yet when it starts."""
+
+    ops: Annotated[tuple[tuple[Name, Natural, Natural], ...], msgspec.Meta(max_length=64)]
+    """Name, calls, microseconds inside it."""
+
+
 class Built(Message, frozen=True, kw_only=True):
     """The build ended well."""
 
@@ -253,8 +266,8 @@ class Failed(Message, frozen=True, kw_only=True):
 
 ToServer = Open | Spawn | Seal | Drop | Sweep
 FromServer = Opened | Done | Swept | Refused
-ToWorker = LoadLm | LoadModule | Build | Step | Run | Draw | Call
-FromWorker = Ready | Tokens | Drawn | Called | Packed | Built | Failed
+ToWorker = LoadLm | LoadModule | Build | Step | Run | Draw | Call | Profile
+FromWorker = Ready | Tokens | Drawn | Called | Packed | Built | Profiled | Failed
 
 TO_SERVER = msgspec.msgpack.Decoder(ToServer)
 FROM_SERVER = msgspec.msgpack.Decoder(FromServer)

@@ -88,6 +88,7 @@ class Worker:
         self.tree = scratch
         self.host: Any = None
         self.rows: Tensor | None = None
+        self.profiler: Any = None
         self.stage: Stage = "load"
 
     def serve(self) -> None:
@@ -137,6 +138,8 @@ class Worker:
             case wire.Call():
                 outputs = self.host.call([from_data(data) for data in message.inputs])
                 return wire.Called(outputs={place: to_data(tensor) for place, tensor in outputs.items()})
+            case wire.Profile():
+                return self._profile(on=message.on)
 
     def _load_lm(self, message: wire.LoadLm) -> wire.FromWorker:
         torch.set_num_threads(message.threads)
@@ -193,6 +196,14 @@ class Worker:
         rows = self.rows[message.first : message.first + message.steps * len(message.last)]
         made = self.host.run(message.last, message.slots, message.positions, message.steps, rows)
         return wire.Tokens(steps=tuple(tuple(step) for step in made))
+
+    def _profile(self, *, on: bool) -> wire.Profiled:
+        from reforward.runtime import profiler
+
+        if on:
+            self.profiler = profiler.start()
+            return wire.Profiled(ops=())
+        return wire.Profiled(ops=tuple(profiler.table(self.profiler)))
 
     def _write_pack(self, packed: dict[str, Tensor]) -> wire.Packed:
         plain = [

@@ -8,7 +8,9 @@ from reforward.domain.calibration import Calibration
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.contract import Contract
 from reforward.domain.errors import BadInput, LedgerCorrupt
+from reforward.domain.job import Answer, Job
 from reforward.domain.measurement import Failed, Measurement
+from reforward.domain.profile import Profile
 from reforward.domain.record import Record, content_id
 from reforward.domain.run import Run, Turn
 from reforward.domain.subject import Subject
@@ -19,8 +21,8 @@ from reforward.domain.workload import Workload
 KINDS: dict[str, type[Record]] = {
     kind.tag: kind
     for kind in (
-        Calibration, Candidate, Contract, Failed, Measurement, Proposal, Run, Skipped, Subject, Target, Turn, Verdict,
-        Workload,
+        Answer, Calibration, Candidate, Contract, Failed, Job, Measurement, Profile, Proposal, Run, Skipped, Subject,
+        Target, Turn, Verdict, Workload,
     )
 }  # fmt: skip
 """Every record that a ledger can hold, by tag."""

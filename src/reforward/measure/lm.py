@@ -21,7 +21,7 @@ from reforward.domain.workload import Workload
 from reforward.engine.schedule import Script
 from reforward.measure.arrays import rows_of, tensor_of
 from reforward.measure.references import References
-from reforward.measure.replay import Clock, Harvest, Row, ignore, replay
+from reforward.measure.replay import Clock, Harvest, Row, Timing, ignore, replay
 from reforward.measure.session import Timed
 from reforward.measure.text import Encode, prompts
 
@@ -36,6 +36,8 @@ CHECKED = 3
 """One in so many requests of a pass is checked against the stock, drawn secretly; every token against its own row."""
 ORACLE = 3
 """One in so many checked requests is compared with the float64 oracle too: the farthest from the stock, and others."""
+MOST_ROWS, LEAST_ROWS = 24, 4
+"""Rows of a pass that are checked: many while a session is young, fewer of each pass as it grows longer."""
 WRONG_ROWS = 4
 """Rows that broke a rule by themselves are kept as evidence, up to so many a pass."""
 BLOCK = 16
@@ -52,6 +54,8 @@ class Kept:
     produced: dict[int, tuple[int, ...]]
     rows: dict[tuple[int, int], NDArray[np.float32]]
     """By (request, output)."""
+    wrong: frozenset[tuple[int, int]]
+    """Those that broke a rule by themselves."""
 
     def keys_of(self, request: int) -> list[tuple[int, int]]:
         """Keys of the kept rows of one request, in order."""
@@ -60,25 +64,33 @@ class Kept:
 
 @dataclass(kw_only=True)
 class Collector:
-    """Harvests a pass: checks every row cheaply, keeps the drawn ones and those that are wrong by themselves."""
+    """Watches a pass. Drawn rows are taken as they are when their token arrives, so that a row that is written later counts
+    for nothing; of all rows, those that are wrong by themselves are kept when the clock has stopped.
+    """
 
     drawn: frozenset[tuple[int, int]]
     worker: LmWorker
     rows: dict[tuple[int, int], NDArray[np.float32]] = field(default_factory=dict[tuple[int, int], NDArray[np.float32]])
-    wrong: int = 0
+    wrong: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
-    def __call__(self, rows: Sequence[Row]) -> None:
+    def arrived(self, rows: Sequence[Row]) -> None:
+        """Under the clock: copy what was drawn."""
+        for row in rows:
+            if (row.request, row.output) in self.drawn:
+                self.rows[row.request, row.output] = rows_of(self.worker.rows(row.place, 1))[0].copy()
+
+    def harvest(self, rows: Sequence[Row]) -> None:
         """Read the outbox in blocks."""
         for at in range(0, len(rows), BLOCK):
             block = rows[at : at + BLOCK]
             values = rows_of(self.worker.rows(block[0].place, len(block)))
             for row, value in zip(block, values, strict=True):
-                self._take(row, value)
+                self._check(row, value)
 
-    def _take(self, row: Row, value: NDArray[np.float32]) -> None:
+    def _check(self, row: Row, value: NDArray[np.float32]) -> None:
         wrong = int(value.argmax()) != row.token or not np.isfinite(value).all()
-        self.wrong += wrong
-        if (row.request, row.output) in self.drawn or (wrong and self.wrong <= WRONG_ROWS):
+        if wrong and len(self.wrong) < WRONG_ROWS:
+            self.wrong.add((row.request, row.output))
             self.rows[row.request, row.output] = value.copy()
 
 
@@ -96,7 +108,9 @@ class LmTrial:
         self.depth = engine.subject.depth_of(tier)
         row_bytes = 4 * engine.spec.vocab
         self.limits = limits_for(workload, row_bytes, steps)
-        self.rows_per_pass = max(4, min(24, KEEP_BYTES // (3 * row_bytes) // (2 * contract.pairs_at(tier))))
+        self.room = KEEP_BYTES // (3 * row_bytes)
+        """Rows that fit."""
+        self.rows_per_pass = max(LEAST_ROWS, min(MOST_ROWS, self.room // (2 * contract.min_pairs)))
         self.kept: list[Kept] = []
 
     def start(self, prepared: Prepared) -> LmWorker:
@@ -112,14 +126,11 @@ class LmTrial:
     def timed(self, worker: Worker, arm: ArmName, launch: int, text: int) -> Timed:
         """One pass over the workload."""
         scripts = self._scripts(f"{launch}/{text}")
-        drawn = self._drawn(scripts) if arm == "candidate" else frozenset[tuple[int, int]]()
-        collector = Collector(drawn=drawn, worker=_lm(worker))
-        harvest: Harvest = collector if arm == "candidate" else ignore
-        timing = replay(_lm(worker), scripts, self.limits, self.clock, harvest)
+        collector = Collector(drawn=self._drawn(scripts), worker=_lm(worker))
+        harvest: Harvest = collector.harvest if arm == "candidate" else ignore
+        timing = replay(_lm(worker), scripts, self.limits, self.clock, harvest, collector.arrived)
         if arm == "candidate":
-            produced = {request: tuple(tokens) for request, tokens in timing.produced.items()}
-            kept = Kept(launch=launch, text=text, scripts=scripts, produced=produced, rows=collector.rows)
-            self.kept.append(kept)
+            self._keep(launch, text, scripts, timing, collector)
         return Timed(
             seconds=timing.busy_ns / 1e9,
             ttft_s=tuple(timing.ttft_ns[request] / 1e9 for request in range(len(scripts))),
@@ -136,6 +147,24 @@ class LmTrial:
         for index in self._for_oracle(made):
             made[index] = replace(made[index], oracle=self._teach(*checks[index], oracle=True))
         return tuple(made)
+
+    def _keep(self, launch: int, text: int, scripts: tuple[Script, ...], timing: Timing, seen: Collector) -> None:
+        """Keep a pass; if all rows no longer fit, keep fewer of each."""
+        produced = {request: tuple(tokens) for request, tokens in timing.produced.items()}
+        wrong = frozenset(seen.wrong)
+        kept = Kept(launch=launch, text=text, scripts=scripts, produced=produced, rows=seen.rows, wrong=wrong)
+        self.kept.append(kept)
+        while sum(len(kept.rows) for kept in self.kept) > self.room and self.rows_per_pass > LEAST_ROWS:
+            self.rows_per_pass = max(LEAST_ROWS, self.rows_per_pass // 2)
+            self.kept = [self._thinned(kept) for kept in self.kept]
+
+    def _thinned(self, kept: Kept) -> Kept:
+        """What is wrong stays, then first rows, then others by lot."""
+        first = sorted(key for key in kept.rows if key not in kept.wrong and key[1] == 0)[: self.rows_per_pass]
+        others = sorted(key for key in kept.rows if key not in kept.wrong and key[1] > 0)
+        drawn = self.draw.sample(others, min(len(others), self.rows_per_pass - len(first)))
+        stay = kept.wrong.union(first, drawn)
+        return replace(kept, rows={key: row for key, row in kept.rows.items() if key in stay})
 
     def _for_oracle(self, outputs: Sequence[Output]) -> list[int]:
         """Those farthest from the stock, and as many others, drawn."""

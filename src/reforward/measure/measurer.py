@@ -12,6 +12,7 @@ from reforward.domain.contract import Contract
 from reforward.domain.errors import BadInput, CandidateFailed
 from reforward.domain.measurement import ArmName, Failed, Measurement, Output, Stage
 from reforward.domain.ports import Engine, Prepared, Stopping
+from reforward.domain.profile import Profile
 from reforward.domain.subject import Tier
 from reforward.domain.workload import Workload
 from reforward.measure.arrays import outputs_hash
@@ -88,6 +89,34 @@ class Measurer:
             started_at=started,
         )
         return measurement, outputs
+
+    def profile(self, candidate: Candidate, workload: Workload, tier: Tier) -> Profile | Failed:
+        """The operations of one pass of one candidate, after a warm-up."""
+        started = self.now()
+        trial = self._trial(workload, tier, self.nonce())
+        try:
+            with blame("candidate"):
+                worker = trial.start(self.engine.prepare(candidate))
+                try:
+                    trial.warm(worker, 0)
+                    worker.resume()
+                    worker.profile(on=True)
+                    timed = trial.timed(worker, "incumbent", 0, 0)  # of that arm nothing is kept for the judge
+                    worker.resume()
+                    ops = worker.profile(on=False)
+                finally:
+                    worker.close()
+        except ArmFailed as failure:
+            return _failed(failure, candidate, workload, tier, self.engine.target.id, started)
+        return Profile(
+            tier=tier,
+            target=self.engine.target.id,
+            workload=workload.id,
+            candidate=candidate.id,
+            seconds=timed.seconds,
+            ops=ops,
+            started_at=started,
+        )
 
     def close(self) -> None:
         """End the reference workers."""

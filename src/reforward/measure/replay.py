@@ -41,11 +41,19 @@ def ignore(rows: Sequence[Row]) -> None:
     """A harvest that wants nothing."""
 
 
-def replay(worker: LmWorker, scripts: Sequence[Script], limits: Limits, clock: Clock, harvest: Harvest) -> Timing:
+def replay(
+    worker: LmWorker,
+    scripts: Sequence[Script],
+    limits: Limits,
+    clock: Clock,
+    harvest: Harvest,
+    arrived: Harvest = ignore,
+) -> Timing:
     """Play all scripts in a closed loop of `limits.slots` requests in flight.
 
     The worker is running on entry and paused on return. Whenever the outbox is full, the clock stops, the worker is
-    paused, rows are harvested, and both go on: a worker cannot mend a row after the clock has stopped.
+    paused, rows are harvested, and both go on: a worker cannot mend a row after the clock has stopped. `arrived` is called
+    with the rows of each answer as it comes in, under the clock, so that what was answered too early can be seen.
     """
     scheduler = Scheduler(limits)
     for script in scripts:
@@ -63,6 +71,7 @@ def replay(worker: LmWorker, scripts: Sequence[Script], limits: Limits, clock: C
         tokens = _send(worker, plan, len(rows))
         now = clock()
         _note(timing, plan, tokens, rows, now - sent)
+        arrived(rows[len(rows) - len(plan.owners) :])
         for request in plan.owners:
             timing.ttft_ns.setdefault(request, timing.busy_ns + now - begun - since[request])
         if scheduler.accept(plan, tokens):

@@ -1,0 +1,88 @@
+"""Which rows of a language model's passes are checked, and when they are taken."""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from reforward.domain.contract import Contract
+from reforward.domain.measurement import Tensor
+from reforward.domain.workload import Request, Workload
+from reforward.engine.scripted import ScriptedEngine, tiny_subject
+from reforward.measure import lm
+from reforward.measure.lm import Collector, LmTrial
+from reforward.measure.references import References
+from reforward.measure.replay import Row
+
+WORKLOAD = Workload(
+    name="test", source="test", requests=(Request(arrival_s=0, prompt_tokens=9, output_tokens=12),) * 6,
+    weights=(1.0,) * 6, concurrency=2,
+)  # fmt: skip
+ROWS_THAT_FIT = 96
+
+
+class Outbox:
+    """Rows that the worker writes whenever it likes."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.values = rows
+
+    def rows(self, first: int, count: int) -> Tensor:
+        part = self.values[first : first + count]
+        return Tensor(dtype="float32", shape=part.shape, data=part.tobytes())
+
+
+@pytest.fixture
+def trial(monkeypatch: pytest.MonkeyPatch) -> LmTrial:
+    subject, spec, stock = tiny_subject()
+    monkeypatch.setattr(lm, "KEEP_BYTES", ROWS_THAT_FIT * 3 * 4 * spec.vocab)
+    engine = ScriptedEngine(subject, spec, {})
+    return LmTrial(
+        engine, References(engine, stock), Contract(numerics="reassociated"), WORKLOAD, "slow", "nonce",
+        encode=lambda text: [byte % 64 for byte in text.encode()], clock=engine.clock, steps=1, draw=random.Random(1),
+    )  # fmt: skip
+
+
+def play(trial: LmTrial, launches: Sequence[int]) -> None:
+    prepared = trial.engine.prepare(tiny_subject()[2])
+    for launch in launches:
+        worker = trial.start(prepared)
+        for text in range(2):
+            worker.resume()
+            trial.timed(worker, "candidate", launch, text)
+        worker.close()
+
+
+def test_a_session_that_may_end_early_has_checked_as_much_as_a_long_one(trial: LmTrial) -> None:
+    play(trial, range(4))
+    early = [len(kept.rows) for kept in trial.kept]
+    assert sum(early) == ROWS_THAT_FIT
+    assert len(set(early)) == 1
+    play(trial, range(4, 9))
+    later = [len(kept.rows) for kept in trial.kept]
+    assert ROWS_THAT_FIT // 2 < sum(later) <= ROWS_THAT_FIT
+    assert max(later) == min(later) >= lm.LEAST_ROWS
+
+
+def test_thinning_keeps_what_is_wrong_and_first_rows(trial: LmTrial) -> None:
+    play(trial, [0])
+    kept = trial.kept[0]
+    key = max(kept.rows)
+    trial.rows_per_pass = 4
+    thinner = trial._thinned(lm.replace(kept, wrong=frozenset({key})))
+    assert key in thinner.rows
+    assert {key for key in kept.rows if key[1] == 0} <= set(thinner.rows)
+    assert len(thinner.rows) == 5
+
+
+def test_a_row_counts_as_it_was_when_its_token_arrived() -> None:
+    outbox = Outbox(np.zeros((2, 4), np.float32))
+    collector = Collector(drawn=frozenset({(0, 0)}), worker=outbox)  # type: ignore[arg-type]
+    rows = [Row(request=0, output=0, token=2, place=0), Row(request=0, output=1, token=2, place=1)]
+    collector.arrived(rows[:1])
+    outbox.values[:, 2] = 1
+    collector.arrived(rows[1:])
+    collector.harvest(rows)
+    assert not collector.wrong
+    assert {key: row.tolist() for key, row in collector.rows.items()} == {(0, 0): [0, 0, 0, 0]}
