@@ -142,8 +142,8 @@ def tree(desk: Desk, files: Mapping[str, str], base: str = "") -> Candidate:
     return Candidate(host=stock.host, entry=stock.entry, files=made)
 
 
-def brief(desk: Desk) -> str:
-    """What a guest is told before it begins, as text."""
+def brief(desk: Desk, door: str = "") -> str:
+    """What a guest is told before it begins, as text. `door` is its own address, if it has one."""
     house, journal = desk.house, desk.journal
     left = desk.budget.left(desk.cycle.elapsed_s)
     facts = Facts(
@@ -154,6 +154,7 @@ def brief(desk: Desk) -> str:
             f"by {row.author}: {row.reason[:200]}"
             for row in history(desk)
         ),
+        door=door,
     )
     return render(house.brief(journal), facts)
 
