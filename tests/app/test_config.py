@@ -60,14 +60,21 @@ def test_each_layer_covers_the_one_before(tmp_path: Path, monkeypatch: pytest.Mo
     ("toml", "message"),
     [
         ("thread = 3", "reforward.toml: unknown setting 'thread'; known are home, cache, threads"),
-        ('threads = "many"', "reforward.toml: threads='many' is not int"),
-        ("threads = 0", "reforward.toml: threads must be at least 1, got 0"),
-        ("home = 5", "reforward.toml: home=5 is not Path"),
+        ('threads = "many"', "reforward.toml: threads='many' is no whole number"),
+        ("threads = 0", "reforward.toml: threads=0 is no whole number from 1 to 1024"),
+        ("home = 5", "reforward.toml: home=5 is no path"),
+        ("home = ''", "home='' is no path"),
+        ('home = "a\\u0000b"', "is no path"),
+        ('home = "~nobody-of-this-name/x"', "nobody's home"),
+        ("threads = true", "threads=True is no whole number"),
+        ("threads = 1.7", "threads=1.7 is no whole number"),
+        ("threads = 1000000000", "no whole number from 1 to 1024"),
         ("threads = [", "reforward.toml is not TOML"),
+        ("\udcff", "reforward.toml is not TOML"),
     ],
 )
 def test_a_wrong_file(tmp_path: Path, toml: str, message: str) -> None:
-    (tmp_path / "reforward.toml").write_text(toml)
+    (tmp_path / "reforward.toml").write_bytes(toml.encode(errors="surrogateescape"))
     with pytest.raises(BadInput) as caught:
         load_config()
     assert message in str(caught.value)
@@ -77,8 +84,8 @@ def test_a_wrong_file(tmp_path: Path, toml: str, message: str) -> None:
     ("name", "text", "message"),
     [
         ("REFORWARD_HOMES", "/x", "environment: unknown setting 'homes'"),
-        ("REFORWARD_THREADS", "2.5", "environment: threads='2.5' is not int"),
-        ("REFORWARD_THREADS", "-1", "environment: threads must be at least 1"),
+        ("REFORWARD_THREADS", "2.5", "environment: threads='2.5' is no whole number"),
+        ("REFORWARD_THREADS", "-1", "environment: threads='-1' is no whole number"),
     ],
 )
 def test_a_wrong_environment(monkeypatch: pytest.MonkeyPatch, name: str, text: str, message: str) -> None:

@@ -35,6 +35,8 @@ def test_every_verb_has_help(tmp_path, words):
     done = reforward(tmp_path, *words, "--help")
     assert done.returncode == 0
     assert "Usage:" in done.stdout
+    assert "..." not in done.stdout.replace("[ARGS]...", ""), "nothing is cut in 80 columns"
+    assert not words or words == ["trace"] or "Exit codes: 0 done" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -43,10 +45,19 @@ def test_every_verb_has_help(tmp_path, words):
         (["optimize", "nonsense"], 2, "is none of"),
         (["optimize", "smollm2", "--budget", "10"], 2, "such as 10m"),
         (["optimize", "smollm2", "--budget", "5m", "--length-scale", "3"], 2, "--length-scale"),
+        (["optimize", "smollm2", "--min-gain", "-1"], 2, "--min-gain must lie in [0, 10)"),
+        (["optimize", "smollm2", "--traffic", "nope.csv"], 2, "cannot read the trace nope.csv: No such file"),
+        (["optimize", "package.module:make", "--traffic", "nope.csv"], 2, "--traffic is for language models"),
+        (["optimize", "smollm2", "--candidates", "0"], 2, "Invalid value for '--candidates'"),
+        (["optimize", "smollm2", "--budget", "0m"], 2, "must be positive"),
+        (["submit", "smollm2", "nowhere"], 2, "'nowhere' is not a folder"),
+        (["log", "--limit", "0"], 2, "Invalid value for '--limit'"),
+        (["log", "--limit", "-3"], 2, "Invalid value for '--limit'"),
         (["measure", "missing/subject.py", "."], 2, "does not exist"),
         (["show", "abcdef"], 2, "has no record"),
         (["show", "x"], 2, "at least"),
         (["best", "smollm2"], 2, "nothing was accepted"),
+        (["best", "nonsense"], 2, "no subject that the ledger knows"),
         (["trace", "summary", "nope.csv"], 2, "nope.csv"),
         (["log", "--colour"], 2, "No such option"),
     ],
@@ -56,6 +67,29 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, words, code, says):
     assert done.returncode == code
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_weights_are_not_opened_for_what_cannot_be_measured(tmp_path):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/other.py").write_text("")
+    for words in (["submit", "smollm2", "tree"], ["measure", "smollm2", "tree"]):
+        done = reforward(tmp_path, *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "has no forward.py" in done.stderr
+    assert not (tmp_path / "cache").exists()
+    assert not (tmp_path / "home").exists()
+
+
+def test_an_interrupt_is_one_line_even_while_modules_load(tmp_path):
+    slow = tmp_path / "typer.py"
+    slow.write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "reforward.cli.main", "log"], capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin"}, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert done.stderr.startswith("reforward: interrupted")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_trace_summary_as_json(tmp_path):

@@ -1,10 +1,12 @@
 """The corpus is complete, and each case says what it is, where it comes from and what must become of it."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
+from house.source import ROOT
 from reforward.corpus.cases import Case, read_case, read_cases
 from reforward.corpus.items import ITEMS
 from reforward.models.families import stock_candidate
@@ -16,6 +18,13 @@ HEADER = '"""Does harm.\n\nReported: somebody, somewhere\nCovers: {covers}\nExpe
 @pytest.mark.parametrize("item", ITEMS)
 def test_every_way_to_be_fooled_has_a_case(item: str) -> None:
     assert [case.name for case in CASES if item in case.covers]
+
+
+def test_the_page_on_trust_lists_every_way_and_names_real_cases() -> None:
+    text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    assert [item for item in ITEMS if f"| {item} |" not in text] == []
+    names = {f"{case.host}/{case.name}" for case in CASES}
+    assert set(re.findall(r"`((?:lm|module)/[a-z0-9-]+)`", text)) <= names
 
 
 def test_both_hosts_have_hostile_and_honest_cases() -> None:

@@ -1,5 +1,6 @@
 """Candidates that attack what measures them: the controller's memory and clock, the pause, the wire, the person who reads."""
 
+import select
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -103,6 +104,7 @@ def test_an_answer_before_the_question_is_an_end(start: Starter) -> None:
     )
     worker = start(early)
     worker.step(*ONE)
+    assert select.select([worker.process.sock], [], [], 20)[0], "the true answer comes late"
     assert failure(worker).reason == "the worker speaks without being asked"
 
 

@@ -1,5 +1,6 @@
 """The build stage: what it makes, when it is repeated, and what it refuses."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from engine.tiny import LIMITS, variant
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import CandidateFailed
 from reforward.domain.spec import Segment
-from reforward.engine.builds import compiler_version
+from reforward.engine.builds import compiler_version, publish
 from reforward.engine.cpu import CpuEngine, Deadlines
+from reforward.engine.leftovers import own_folder, sweep
 
 needs_compiler = pytest.mark.skipif(not compiler_version(), reason="no g++ on this machine")
 BUILD = (
@@ -28,6 +30,9 @@ USE = (
     "        logits.fill_(0)\n"
     "        logits[:, self.answer] = 1\n"
 )
+
+
+DEEP = "import os\ndef build(out):\n  os.chdir(out)\n  for n in range({}): os.mkdir('d'); os.chdir('d')\n"
 
 
 def built(text: str, **more: str) -> Candidate:
@@ -82,6 +87,15 @@ def test_a_compile_error_carries_the_compilers_words(engine: CpuEngine) -> None:
         ("import os\ndef build(out): os._exit(0)\n", "build", "code 0"),
         ("import os\ndef build(out): os.symlink('/etc/passwd', out / 'x')\n", "build", "no plain file"),
         ("import os\ndef build(out): os.mkfifo(out / 'x')\n", "build", "no plain file"),
+        ("import os\ndef build(out): os.symlink(b'/etc', bytes(out) + b'/\\xff')\n", "build", "no plain file"),
+        (DEEP.format(2000), "build", "16 folders deep"),
+        (DEEP.format(17), "build", "16 folders deep"),
+        ("def build(out):\n  for n in range(4097): (out / str(n)).write_text('')\n", "build", "4096 files"),
+        (
+            "import os\ndef build(out):\n  (out / 'd' / 'e').mkdir(parents=True); os.chmod(out / 'd', 0); 1 / 0\n",
+            "build",
+            "Zero",
+        ),
     ],
 )
 def test_a_broken_build(engine: CpuEngine, text: str, stage: str, words: str) -> None:
@@ -119,3 +133,25 @@ def test_a_worker_cannot_change_artifacts(engine: CpuEngine) -> None:
     with pytest.raises(CandidateFailed, match="PermissionError"):
         engine.start_lm(prepared, depth=1, limits=LIMITS)
     assert [path.name for path in Path(prepared.artifacts).iterdir()] == ["x"]
+
+
+def test_two_that_build_the_same_at_once_share_it(tmp_path: Path) -> None:
+    final = tmp_path / "final"
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_text(name)
+        publish(tmp_path / name, final)
+    assert (final / "x").read_text() == "one"
+
+
+def test_a_killed_build_is_swept_up_and_a_running_one_is_not(tmp_path: Path) -> None:
+    with own_folder(tmp_path, ".build-") as held:
+        abandoned = tmp_path / ".build-abandoned"
+        (abandoned / "deep").mkdir(parents=True)
+        for folder in (held, abandoned):
+            os.utime(folder, (1, 1))
+        fresh = tmp_path / ".build-fresh"
+        fresh.mkdir()
+        sweep(tmp_path, ".build-")
+        assert sorted(tmp_path.iterdir()) == sorted([held, fresh])
+    assert list(tmp_path.iterdir()) == [fresh]

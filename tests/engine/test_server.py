@@ -34,10 +34,16 @@ print(engine.server.folder, engine.server.process.pid, *(w.process.pid for w in 
 
 
 def controller(
-    file: Path, cache: Path, tail: str, *, before: tuple[str, ...] = (), python: str = sys.executable
+    file: Path,
+    cache: Path,
+    tail: str,
+    *,
+    before: tuple[str, ...] = (),
+    python: str = sys.executable,
+    folders: Path = Path("/tmp"),
 ) -> "subprocess.Popen[str]":
     command = [*before, python, "-c", CONTROLLER + tail, str(file), str(cache)]
-    environment = {"PATH": os.defpath, "PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(folders)}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -83,6 +89,20 @@ def test_a_killed_controller_leaves_nothing(checkpoint: Path, tmp_path: Path) ->
         process.communicate()
     assert wait_until_gone(everything) == []
     assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize("after_s", [0.2, 0.6, 1.0, 1.4])
+def test_a_controller_that_is_killed_while_the_server_starts_leaves_nothing(
+    checkpoint: Path, tmp_path: Path, after_s: float
+) -> None:
+    process = controller(checkpoint, tmp_path, "import time; time.sleep(600)", folders=tmp_path)
+    time.sleep(after_s)
+    process.kill()
+    process.communicate()
+    until = time.monotonic() + 20
+    while list(tmp_path.glob("reforward-*")) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert list(tmp_path.glob("reforward-*")) == []
 
 
 def test_a_killed_server_is_noticed_and_restarted(own_engine: CpuEngine) -> None:

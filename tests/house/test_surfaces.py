@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from house.source import ROOT
-from reforward.cli.main import app
+from reforward.cli.verbs import app
 
 SNAPSHOT = Path(__file__).with_name("cli.txt")
 DOCUMENTS = ("README.md", "AGENTS.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/decisions.md", "docs/log.md")

@@ -243,6 +243,16 @@ def test_outputs_whose_width_changes_from_call_to_call_are_judged() -> None:
     assert ruled(tuple(wrong), numerics="bit-exact").reason == "numerics"
 
 
+@pytest.mark.parametrize("numerics", ["reassociated", "bit-exact"])
+def test_an_output_without_elements_is_compared_by_its_shape(numerics: Numerics) -> None:
+    rows = [STOCK[i, :width] for i, width in enumerate((0, 8, 5, 0, 7))]
+    outputs = tuple(Output(name=f"input {i}, a", candidate=tensor(r), stock=tensor(r)) for i, r in enumerate(rows))
+    assert ruled(outputs, numerics=numerics).reason == "faster"
+    wrong = Output(name="input 0, a", candidate=tensor(STOCK[0, :1]), stock=tensor(rows[0]))
+    assert ruled((wrong, *outputs[1:]), numerics=numerics).reason == "shape"
+    assert ruled((outputs[0], outputs[3]), numerics=numerics).reason == "void"
+
+
 def test_a_module_in_bfloat16_is_read_as_such() -> None:
     rows = bf16(STOCK[:4]).view(np.uint32) >> 16
     narrow = rows.astype(np.uint16)

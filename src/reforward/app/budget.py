@@ -24,16 +24,18 @@ class Budget:
     seconds: float | None = None
     candidates: int | None = None
     """Candidates screened at the fast tier."""
+    screening_share: float = SEARCH_SHARE
+    """Share of the seconds after which no further candidate is screened; 1 where each is confirmed at once."""
 
     def __post_init__(self) -> None:
         if self.seconds is None and self.candidates is None:
             raise BadInput("a run needs a budget: pass --budget 10m or --candidates 20")
-        if (self.seconds or 1) <= 0 or (self.candidates or 1) <= 0:
+        if any(limit is not None and limit <= 0 for limit in (self.seconds, self.candidates)):
             raise BadInput(f"a budget must be positive, got {self!r}")
 
     def screening_over(self, elapsed_s: float, screened: int) -> bool:
         """No further candidate may be screened."""
-        late = self.seconds is not None and elapsed_s >= SEARCH_SHARE * self.seconds
+        late = self.seconds is not None and elapsed_s >= self.screening_share * self.seconds
         return late or (self.candidates is not None and screened >= self.candidates)
 
     def left(self, elapsed_s: float) -> float:

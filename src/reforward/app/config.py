@@ -15,6 +15,7 @@ from reforward.domain.errors import BadInput
 
 FILE = Path("reforward.toml")
 PREFIX = "REFORWARD_"
+MOST_THREADS = 1024
 KEYS = {"home": Path, "cache": Path, "threads": int, "device": str}
 DEVICES = ("cpu", "cuda")
 
@@ -48,7 +49,7 @@ def load_config(*, threads: int | None = None) -> Config:
     values: dict[str, Any] = {"home": _data_home() / "reforward", "cache": _cache_home() / "reforward"}
     values |= _from_file(FILE) | _from_environment(os.environ)
     if threads is not None:
-        values["threads"] = threads
+        values["threads"] = _threads(threads, "--threads")
     values.setdefault("threads", physical_cores())
     return Config(**values)
 
@@ -58,7 +59,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         return {}
     try:
         return _checked(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not TOML: {error}") from None
 
 
@@ -75,19 +76,35 @@ def _checked(found: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _cast(key: str, value: Any, where: str) -> Any:
-    try:
-        cast: Any = KEYS[key](value)
-    except (TypeError, ValueError):
-        raise BadInput(f"{where}: {key}={value!r} is not {KEYS[key].__name__}") from None
-    if isinstance(cast, Path):
-        return cast.expanduser()
     if key == "device":
-        if cast not in DEVICES:
-            raise BadInput(f"{where}: device={value!r} is not known; known are {', '.join(DEVICES)}")
-        return cast
-    if cast < 1:
-        raise BadInput(f"{where}: {key} must be at least 1, got {value!r}")
-    return cast
+        return _device(value, where)
+    return _folder(key, value, where) if KEYS[key] is Path else _threads(value, where)
+
+
+def _folder(key: str, value: Any, where: str) -> Path:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise BadInput(f"{where}: {key}={value!r} is no path of a folder")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise BadInput(f"{where}: {key}={value!r} names nobody's home folder: {error}") from None
+
+
+def _threads(value: Any, where: str) -> int:
+    """A whole number; text is read as one, a float or a boolean is not."""
+    try:
+        count = value if type(value) is int else int(value) if isinstance(value, str) else 0
+    except ValueError:
+        count = 0
+    if not 1 <= count <= MOST_THREADS:
+        raise BadInput(f"{where}: threads={value!r} is no whole number from 1 to {MOST_THREADS}")
+    return count
+
+
+def _device(value: Any, where: str) -> str:
+    if value not in DEVICES:
+        raise BadInput(f"{where}: device={value!r} is not known; known are {', '.join(DEVICES)}")
+    return value
 
 
 def _data_home() -> Path:

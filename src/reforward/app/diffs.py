@@ -3,10 +3,17 @@
 import difflib
 
 from reforward.domain.candidate import Candidate
+from reforward.domain.errors import BadInput
+from reforward.domain.record import short
 
 
 def unified(old: Candidate, new: Candidate) -> str:
-    """Unified diff over all files of both trees; empty if they are the same."""
+    """Unified diff over all files of both trees; empty if they are the same. `BadInput` for trees of two hosts."""
+    if old.host != new.host:
+        raise BadInput(
+            f"{short(old.id)} is of host {old.host} and {short(new.id)} of host {new.host}: "
+            "a difference between them says nothing; give two candidates of one subject"
+        )
     return "".join(_file_diff(old, new, path) for path in _paths(old, new))
 
 

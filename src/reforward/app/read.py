@@ -1,12 +1,15 @@
 """Verbs that only read: history, one record, differences, the best, exports, traces, this machine."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reforward.app import diffs, doctor
 from reforward.app.config import Config, load_config
 from reforward.app.doctor import Check
+from reforward.app.evidence import evidence, setting
 from reforward.app.facts import SessionFacts, session_facts
+from reforward.app.subjects import named
 from reforward.app.trees import write_tree
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.contract import Contract
@@ -27,6 +30,8 @@ from reforward.traffic.trace import read_trace
 class Line:
     """One line of history."""
 
+    at: str
+    """When it was measured, or when the run of a skipped idea began: UTC, ISO 8601."""
     run: str
     subject: str
     author: str
@@ -43,7 +48,12 @@ class Description:
     id: str
     tag: str
     record: Record
+    setting: tuple[str, ...] = ()
+    """Of a run: what it was asked to do."""
+    lines: tuple[Line, ...] = ()
+    """Of a run: its verdicts and skips."""
     verdicts: tuple[Verdict, ...] = ()
+    failures: tuple[Failed, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     session: SessionFacts | None = None
 
@@ -68,63 +78,109 @@ def open_ledger(config: Config | None = None) -> SqlLedger:
 
 def history(limit: int) -> tuple[Line, ...]:
     """Verdicts and skips, oldest first, the newest `limit` of them."""
+    if limit < 1:
+        raise BadInput(f"--limit must be at least 1, got {limit}")
     ledger = open_ledger()
-    names = {run.id: only(ledger.get(run.subject), Subject).name for run in every(ledger, Run)}
-    proposals = {proposal.id: proposal for proposal in every(ledger, Proposal)}
-    lines = [_turn_line(ledger, turn, proposals[turn.proposal], names) for turn in every(ledger, Turn)]
-    lines = lines[-limit:]
-    skips = [_skip_line(skip, names) for skip in every(ledger, Skipped)]
-    return (*skips[-limit:], *lines)[-limit:] if limit > 0 else ()
+    return _lines(ledger, _entries(every(ledger, Turn), every(ledger, Skipped))[-limit:])
 
 
-def _turn_line(ledger: SqlLedger, turn: Turn, proposal: Proposal, names: dict[str, str]) -> Line:
+def _entries(turns: Sequence[Turn], skips: Sequence[Skipped]) -> list[Turn | Skipped]:
+    """Turns as they came, the skips of each run in front of its first turn, or at the end."""
+    waiting: dict[str, list[Skipped]] = {}
+    for skip in skips:
+        waiting.setdefault(skip.run, []).append(skip)
+    entries: list[Turn | Skipped] = []
+    for turn in turns:
+        entries += [*waiting.pop(turn.run, []), turn]
+    return entries + [skip for left in waiting.values() for skip in left]
+
+
+def _lines(ledger: SqlLedger, entries: Sequence[Turn | Skipped]) -> tuple[Line, ...]:
+    return tuple(
+        _turn_line(ledger, entry) if isinstance(entry, Turn) else _skip_line(ledger, entry) for entry in entries
+    )
+
+
+def _turn_line(ledger: SqlLedger, turn: Turn) -> Line:
+    proposal = only(ledger.get(turn.proposal), Proposal)
+    verdict = only(ledger.get(turn.verdict), Verdict)
+    facts = ledger.get(verdict.measurement)
+    assert isinstance(facts, Measurement | Failed)
     return Line(
+        at=facts.started_at,
         run=turn.run,
-        subject=names[turn.run],
+        subject=_subject(ledger, turn.run).name,
         author=proposal.author,
         reason=proposal.reason,
         candidate=proposal.candidate,
-        verdict=only(ledger.get(turn.verdict), Verdict),
+        verdict=verdict,
     )
 
 
-def _skip_line(skip: Skipped, names: dict[str, str]) -> Line:
-    reason = f"skipped {skip.what}: {skip.remedy}"
-    return Line(run=skip.run, subject=names[skip.run], author=skip.author, reason=reason, candidate="", verdict=None)
+def _skip_line(ledger: SqlLedger, skip: Skipped) -> Line:
+    return Line(
+        at=only(ledger.get(skip.run), Run).started_at,
+        run=skip.run,
+        subject=_subject(ledger, skip.run).name,
+        author=skip.author,
+        reason=f"skipped {skip.what}: {skip.remedy}",
+        candidate="",
+        verdict=None,
+    )
+
+
+def _subject(ledger: SqlLedger, run: str) -> Subject:
+    return only(ledger.get(only(ledger.get(run), Run).subject), Subject)
 
 
 def describe(prefix: str) -> Description:
-    """One record by id or hash prefix, with the verdicts on it and who proposed it."""
+    """One record by id or hash prefix, with the verdicts on it, its failures and who proposed it; a run with its turns."""
     ledger = open_ledger()
     record = ledger.find(prefix)
-    about = record.measurement if isinstance(record, Verdict) else record.id
-    verdicts = tuple(v for v in every(ledger, Verdict) if record.id in (v.candidate, v.measurement))
-    proposals = tuple(p for p in every(ledger, Proposal) if p.candidate == record.id)
-    measured = ledger.get(about) if about.startswith("measurement:") else None
-    session = session_facts(measured) if isinstance(measured, Measurement) else None
+    if isinstance(record, Run):
+        return _run(ledger, record)
+    about = ledger.get(record.measurement) if isinstance(record, Verdict) else record
     return Description(
-        id=record.id, tag=record.tag, record=record, verdicts=verdicts, proposals=proposals, session=session
+        id=record.id,
+        tag=record.tag,
+        record=record,
+        verdicts=tuple(v for v in every(ledger, Verdict) if record.id in (v.candidate, v.measurement)),
+        failures=tuple(f for f in every(ledger, Failed) if f.id == about.id or f.candidate == record.id),
+        proposals=tuple(p for p in every(ledger, Proposal) if p.candidate == record.id),
+        session=session_facts(about) if isinstance(about, Measurement) else None,
     )
 
 
+def _run(ledger: SqlLedger, run: Run) -> Description:
+    turns = [turn for turn in every(ledger, Turn) if turn.run == run.id]
+    skips = [skip for skip in every(ledger, Skipped) if skip.run == run.id]
+    lines = _lines(ledger, _entries(turns, skips))
+    return Description(id=run.id, tag=run.tag, record=run, setting=setting(ledger, run), lines=lines)
+
+
 def difference(a: str, b: str | None) -> str:
-    """Unified diff from `b`, or from the parent of `a`, to `a`."""
+    """Unified diff to `a` from `b`; without `b` from what `a` was compared with (a verdict) or made from (a candidate)."""
     ledger = open_ledger()
     new = _candidate(ledger, a)
-    old = _candidate(ledger, b) if b else _parent(ledger, new)
+    old = _candidate(ledger, b) if b else _origin(ledger, ledger.find(a), new)
     return diffs.unified(old, new)
 
 
-def _parent(ledger: SqlLedger, candidate: Candidate) -> Candidate:
-    parents = [p.parent for p in every(ledger, Proposal) if p.candidate == candidate.id]
-    if not parents:
+def _origin(ledger: SqlLedger, named: Record, candidate: Candidate) -> Candidate:
+    found = [turn.incumbent for turn in every(ledger, Turn) if named.id in (turn.id, turn.verdict)]
+    found = found or [p.parent for p in every(ledger, Proposal) if p.candidate == candidate.id]
+    if not found:
         raise BadInput(f"{short(candidate.id)} was never proposed, so it has no parent; name a second candidate")
-    return _candidate(ledger, parents[-1])
+    return only(ledger.get(found[-1]), Candidate)
 
 
 def _candidate(ledger: SqlLedger, prefix: str) -> Candidate:
-    """A candidate by prefix; a verdict or proposal stands for its candidate."""
+    """A candidate by prefix; a turn, verdict, proposal, failure or measurement stands for its candidate."""
     record = ledger.find(prefix)
+    if isinstance(record, Turn):
+        record = ledger.get(record.verdict)
+    if isinstance(record, Measurement):
+        record = ledger.get(record.candidate.candidate)
     if isinstance(record, (Verdict, Proposal, Failed)):
         record = ledger.get(record.candidate)
     if not isinstance(record, Candidate):
@@ -133,21 +189,43 @@ def _candidate(ledger: SqlLedger, prefix: str) -> Candidate:
 
 
 def best(subject: str) -> tuple[Best, ...]:
-    """The candidate that is proven furthest above the stock, on each target of the subjects with this name (or id)."""
+    """The candidate that is proven furthest above the stock, on each target of the subjects that `subject` names.
+
+    What `submit` and `optimize` take names one, as does its name in the ledger, or its id.
+    """
     ledger = open_ledger()
     found: dict[str, Best] = {}
     for turn in every(ledger, Turn):
         verdict = only(ledger.get(turn.verdict), Verdict)
-        if verdict.tier == "slow" and verdict.ruling == "accept":
+        if verdict.tier == "slow" and verdict.ruling == "accept" and _means(subject, _subject(ledger, turn.run)):
             row = _best(ledger, turn, verdict)
-            named = subject in (row.subject.name, row.subject.id, short(row.subject.id))
             contract = only(ledger.get(verdict.contract), Contract)
-            leader = best_candidate(ledger, row.subject, row.target, contract) if named else None
+            leader = best_candidate(ledger, row.subject, row.target, contract)
             if leader is not None and leader.id == row.candidate:
                 found[row.target.id] = row
     if not found:
-        raise BadInput(f"nothing was accepted yet for {subject!r}; run `reforward optimize {subject}`")
+        raise BadInput(_nothing(ledger, subject))
     return tuple(found.values())
+
+
+def _means(text: str, subject: Subject) -> bool:
+    return text in (subject.name, subject.id, short(subject.id)) or _name(text) == subject.name
+
+
+def _name(text: str) -> str:
+    """How the ledger calls what `optimize` takes; empty for what it does not take."""
+    try:
+        return named(text).name
+    except BadInput:
+        return ""
+
+
+def _nothing(ledger: SqlLedger, text: str) -> str:
+    """Why there is no best, and what would change that."""
+    if _name(text) or any(_means(text, subject) for subject in every(ledger, Subject)):
+        return f"nothing was accepted yet for {text!r}; `reforward optimize SUBJECT` searches for something faster"
+    names = dict.fromkeys(subject.name for subject in every(ledger, Subject))
+    return f"{text!r} is no subject that the ledger knows; it knows {', '.join(names) or 'none yet'}"
 
 
 def _best(ledger: SqlLedger, turn: Turn, verdict: Verdict) -> Best:
@@ -163,42 +241,10 @@ def _best(ledger: SqlLedger, turn: Turn, verdict: Verdict) -> Best:
 
 
 def export(prefix: str, folder: Path) -> tuple[Path, ...]:
-    """Write a candidate as a source tree with its evidence; refused for what no verdict accepted at the slow tier."""
+    """Write a candidate as a source tree with its evidence, which says so if nothing was proven of it."""
     ledger = open_ledger()
     candidate = _candidate(ledger, prefix)
-    accepted = [
-        verdict
-        for verdict in every(ledger, Verdict)
-        if verdict.candidate == candidate.id and verdict.tier == "slow" and verdict.ruling == "accept"
-    ]
-    if not accepted:
-        raise BadInput(
-            f"{short(candidate.id)} has no slow-tier accept; submit it first, or copy it from `reforward diff`"
-        )
-    return write_tree(candidate, folder, evidence(ledger, accepted[-1]))
-
-
-def evidence(ledger: SqlLedger, verdict: Verdict) -> str:
-    """What was proven, on what, and how to check it, as plain lines."""
-    measurement = only(ledger.get(verdict.measurement), Measurement)
-    contract = only(ledger.get(verdict.contract), Contract)
-    target = only(ledger.get(measurement.target), Target)
-    subject = only(ledger.get(target.subject), Subject)
-    gain = verdict.gain
-    assert gain is not None
-    lines = [
-        f"candidate {verdict.candidate}",
-        f"subject {subject.name} ({subject.dtype}), weights {subject.weights}",
-        f"machine {target.machine.cpu}, {target.machine.cores} cores, {target.machine.isa}; {', '.join(target.software)}",
-        f"launch {target.launch.threads} threads, {target.launch.pages} pages",
-        f"against {measurement.incumbent.candidate}",
-        f"gain {gain.mid:+.1%}, interval [{gain.low:+.1%}, {gain.high:+.1%}], counts from {contract.min_gain:.0%}",
-        f"numerics {contract.numerics}",
-        *(f"check {f.check}: {f.value:.4g} (limit {f.limit:.4g})" for f in verdict.findings),
-        f"verdict {verdict.id}",
-        f"measurement {measurement.id} at {measurement.started_at}, nonce {measurement.nonce}",
-    ]
-    return "\n".join(lines) + "\n"
+    return write_tree(candidate, folder, evidence(ledger, candidate))
 
 
 def trace_summary(file: Path) -> Summary:

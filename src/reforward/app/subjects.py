@@ -1,5 +1,6 @@
 """SUBJECT on the command line to something that an engine can hold: weights, stock forward, tokenizer."""
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,7 +63,7 @@ def named(text: str) -> Named:
         if not path.is_file():
             raise BadInput(f"subject file {text!r} does not exist")
         return Named(name=path.resolve().parent.name, host="module", path=path.resolve())
-    if ":" in text and "/" not in text:
+    if re.fullmatch(r"\w+(\.\w+)*:\w+", text):
         return Named(name=text, host="module")
     known = ", ".join(BUILT_IN)
     raise BadInput(

@@ -6,7 +6,7 @@ from reforward.domain.candidate import MAX_BYTES, Candidate, SourceFile
 from reforward.domain.errors import BadInput
 
 _LEFT_OUT = {"__pycache__", ".git", ".venv"}
-_EVIDENCE = "EVIDENCE.md"
+EVIDENCE = "EVIDENCE.md"
 _BEGIN, _END = "# --- evidence, written by reforward export ---\n", "# --- end of evidence ---\n\n"
 
 
@@ -34,7 +34,7 @@ def read_files(folder: Path) -> tuple[SourceFile, ...]:
 
 def _files(folder: Path) -> list[Path]:
     found = (path for path in folder.rglob("*") if not _LEFT_OUT & set(path.relative_to(folder).parts))
-    return sorted(path for path in found if (path.is_symlink() or not path.is_dir()) and path.name != _EVIDENCE)
+    return sorted(path for path in found if (path.is_symlink() or not path.is_dir()) and path.name != EVIDENCE)
 
 
 def _source(folder: Path, path: Path) -> SourceFile:
@@ -59,8 +59,8 @@ def write_tree(candidate: Candidate, folder: Path, evidence: str) -> tuple[Path,
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_header(evidence) + file.text if file.path == candidate.entry_file else file.text)
         written.append(path)
-    (folder / _EVIDENCE).write_text(evidence)
-    return (*written, folder / _EVIDENCE)
+    (folder / EVIDENCE).write_text(evidence)
+    return (*written, folder / EVIDENCE)
 
 
 def _header(evidence: str) -> str:

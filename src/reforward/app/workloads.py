@@ -35,17 +35,9 @@ class Traffic:
 
     def describe(self) -> str:
         """One line for people."""
-        work = self.search
-        if work.inputs:
-            return f"{work.inputs} fresh inputs a pass"
-        prompt = sum(request.prompt_tokens for request in work.requests)
-        scale = "" if work.length_scale == 1 else f", token counts scaled by {work.length_scale:g}"
         bad = f", {self.bad_rows} bad rows left out" if self.bad_rows else ""
         bad += f", {self.unsorted} rows sorted by time" if self.unsorted else ""
-        return (
-            f"{len(work.requests)} requests distilled from {work.source}{scale}: {prompt} prompt and "
-            f"{work.output_tokens} output tokens a pass, {work.concurrency} in flight{bad}"
-        )
+        return self.search.words + bad
 
     def warning(self) -> str:
         """What to think of requests that are too short to stand for the traffic; empty if they are not."""

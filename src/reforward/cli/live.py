@@ -32,7 +32,8 @@ class Live:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.spinner.stop()
+        if self.console.is_terminal:
+            self.spinner.stop()
 
     def __call__(self, event: Event) -> None:
         match event:

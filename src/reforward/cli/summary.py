@@ -10,15 +10,20 @@ from reforward.app.read import Best, Description, Line
 from reforward.cli import show
 from reforward.cli.show import console
 from reforward.domain.candidate import Candidate
+from reforward.domain.measurement import Failed, Measurement
 from reforward.domain.record import short
+from reforward.domain.verdict import Verdict
 from reforward.traffic.summary import Spread, Summary
 
 
 def report(facts: Report) -> None:
     """What a run came to."""
     console.print()
-    console.print(f"[bold]{facts.subject}[/] on {facts.machine}; {facts.threads} threads, {facts.pages} pages")
-    console.print(f"traffic: {facts.workload}; token counts scaled by {facts.length_scale:g}")
+    console.print(
+        f"[bold]{facts.subject}[/] on {facts.machine}; {facts.threads} thread{'s' * (facts.threads != 1)}, {facts.pages} pages"
+    )
+    scaled = "" if facts.length_scale == 1 else f"; token counts scaled by {facts.length_scale:g}"
+    console.print(f"traffic: {facts.workload}{scaled}")
     console.print(f"{facts.screened} candidates screened, {facts.skipped} ideas skipped, in {facts.seconds:.0f} s")
     show.counts(facts.verdicts)
     agreement = "too few in both" if facts.tier_agreement is None else f"{facts.tier_agreement:+.2f}"
@@ -52,45 +57,65 @@ def answers(prompt: str, texts: dict[str, str]) -> None:
 
 
 def log_rows(lines: Sequence[Line]) -> None:
-    """History, one line each."""
+    """History, one line each, under a header."""
     if not lines:
         console.print("nothing yet; run `reforward demo` or `reforward optimize SUBJECT`")
+        return
+    width = max(len("subject"), *(len(line.subject) for line in lines))
+    console.print(
+        f"[dim]{'when (UTC)':<16} {'run':<10} {'subject':<{width}} {'candidate':<10} tier ruling {'reason':<12} "
+        f"{'gain [interval]':<26} author: why[/]"
+    )
     for line in lines:
-        if line.verdict is None:
-            console.print(f"{short(line.run)} {line.subject:<12} {line.author}: {escape(line.reason)}")
-            continue
-        word = f"[{show.STYLE[line.verdict.ruling]}]{line.verdict.ruling:<6}[/]"
-        gain = show.percent(line.verdict.gain) if line.verdict.gain else ""
-        console.print(
-            f"{short(line.run)} {line.subject:<12} {short(line.candidate)} {line.verdict.tier} {word} "
-            f"{line.verdict.reason:<12} {gain:<26} {line.author}: {escape(line.reason)}"
-        )
+        _log_row(line, width)
+
+
+def _log_row(line: Line, width: int) -> None:
+    begin = f"{line.at[:16].replace('T', ' ')} {short(line.run)} {line.subject:<{width}} "
+    end = f"{line.author}: {escape(line.reason)}"
+    if line.verdict is None:
+        console.print(begin + end)
+        return
+    word = f"[{show.STYLE[line.verdict.ruling]}]{line.verdict.ruling:<6}[/]"
+    gain = show.percent(line.verdict.gain) if line.verdict.gain else ""
+    console.print(
+        f"{begin}{short(line.candidate)} {line.verdict.tier} {word} {line.verdict.reason:<12} {gain:<26} {end}"
+    )
 
 
 def description(facts: Description) -> None:
     """One record and what refers to it."""
     console.print(f"[bold]{facts.id}[/]")
-    if isinstance(facts.record, Candidate):
+    for line in facts.setting:
+        console.print(escape(line))
+    if facts.setting:
+        log_rows(facts.lines)
+    elif isinstance(facts.record, Candidate):
         for file in facts.record.files:
             console.print(f"  {file.path}: {len(file.text.splitlines())} lines")
-    else:
+    elif not isinstance(facts.record, (Verdict, Failed, Measurement)):
         show.as_json(facts.record)
     for proposal in facts.proposals:
         console.print(f"proposed by {proposal.author} from {short(proposal.parent)}: {escape(proposal.reason)}")
     if facts.session:
         show.session(facts.session)
-    for verdict in facts.verdicts:
+    for verdict in _verdicts(facts):
+        console.print(f"verdict {short(verdict.id)} on candidate {short(verdict.candidate)}, {verdict.tier} tier:")
         show.verdict_details(verdict)
+    for failed in facts.failures:
+        console.print(f"failed at {failed.stage}: {escape(failed.reason)}")
+        console.print(f"[dim]{escape(failed.log.rstrip())}[/]")
+
+
+def _verdicts(facts: Description) -> Sequence[Verdict]:
+    return (facts.record,) if isinstance(facts.record, Verdict) else facts.verdicts
 
 
 def best_rows(rows: Sequence[Best]) -> None:
     """The best of each target."""
     for row in rows:
-        launch, machine = row.target.launch, row.target.machine
-        console.print(f"[bold]{short(row.candidate)}[/] {escape(row.reason)}")
-        console.print(
-            f"{machine.cpu}, {launch.threads} threads, {launch.pages} pages: {show.percent(row.verdict.gain)}"
-        )
+        console.print(f"{row.subject.name}: [bold]{short(row.candidate)}[/] {escape(row.reason)}")
+        console.print(f"{row.target.machine.cpu}, {row.target.launch.words}: {show.percent(row.verdict.gain)}")
         show.session(row.session)
 
 

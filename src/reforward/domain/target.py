@@ -29,6 +29,8 @@ class Launch:
     pages: PageKind
     """Kind of page that backs the weights."""
     device: str = "cpu"
+    spins: int = 0
+    """Turns that an idle OpenMP thread waits busily before it sleeps (`GOMP_SPINCOUNT`)."""
     sandbox: tuple[str, ...] = ()
     """Protections that are active for workers on this machine."""
 

@@ -51,6 +51,18 @@ class Workload(Record):
             raise BadInput(f"{len(self.requests)} requests need as many weights, got {len(self.weights)}")
 
     @property
+    def words(self) -> str:
+        """One line for people."""
+        if self.inputs:
+            return f"{self.inputs} fresh inputs a pass"
+        prompt = sum(request.prompt_tokens for request in self.requests)
+        scale = "" if self.length_scale == 1 else f", token counts scaled by {self.length_scale:g}"
+        return (
+            f"{len(self.requests)} requests distilled from {self.source}{scale}: {prompt} prompt and "
+            f"{self.output_tokens} output tokens a pass, {self.concurrency} in flight"
+        )
+
+    @property
     def output_tokens(self) -> int:
         """Tokens that one pass produces."""
         return sum(request.output_tokens for request in self.requests)

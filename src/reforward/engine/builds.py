@@ -8,19 +8,22 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from reforward.domain.candidate import Candidate
-from reforward.domain.errors import CandidateFailed
+from reforward.domain.errors import CandidateFailed, Unavailable
 from reforward.domain.record import HASH_BYTES
 from reforward.domain.target import Machine
+from reforward.engine.leftovers import own_folder
 
 BUILD_FILE = "build.py"
+MOST_FILES, MOST_BYTES, MOST_DEPTH = 4096, 2 << 30, 16
+"""Of what one build may leave."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,25 +68,35 @@ class Builds:
         final = self.folder / self.key(candidate)
         if final.is_dir():
             return Artifacts(folder=str(final), seconds=0.0)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".build-", dir=self.folder))
         begun = time.perf_counter()
-        try:
+        with own_folder(self.folder, ".build-") as work:
             run(candidate, work)
             publish(work, final)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
         return Artifacts(folder=str(final), seconds=time.perf_counter() - begun)
 
 
 def publish(work: Path, final: Path) -> None:
     """Check what a build wrote, make it read-only, and give it its name in one step."""
-    for root, folders, files in os.walk(work):
-        for name in (*folders, *files):
-            path = Path(root) / name
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                raise CandidateFailed("build", f"build.py made {name!r}, which is no plain file or folder")
-            path.chmod(0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444)
+    total = 0
+    for count, (path, depth) in enumerate(_walk(work, 1)):
+        name = str(path.relative_to(work))
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise CandidateFailed("build", f"build.py made {name!r}, which is no plain file or folder")
+        total += path.lstat().st_size
+        if count >= MOST_FILES or depth > MOST_DEPTH or total > MOST_BYTES:
+            limits = f"{MOST_FILES} files, {MOST_BYTES:,} bytes and {MOST_DEPTH} folders deep"
+            raise CandidateFailed("build", f"build.py made more than {limits}")
+        path.chmod(0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444)
     work.chmod(0o755)
-    if not final.is_dir():
+    with suppress(OSError):
         work.rename(final)
+    if not final.is_dir():
+        raise Unavailable(f"cannot give the build its place {final}; check rights and free disk")
+
+
+def _walk(folder: Path, depth: int) -> Iterator[tuple[Path, int]]:
+    """Everything below, a folder before what is in it; whoever stops asking goes no deeper."""
+    for path in folder.iterdir():
+        yield path, depth
+        if path.is_dir() and not path.is_symlink():
+            yield from _walk(path, depth + 1)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from reforward.engine import wire
 from reforward.engine.cuda.card import Card
 from reforward.engine.environment import environment
 from reforward.engine.handle import Process
+from reforward.engine.leftovers import make, remove
 from reforward.engine.wire import Stored
 
 OPEN_S = 900.0
@@ -48,7 +48,7 @@ class Server:
 
     def __init__(self, source: Source, threads: int) -> None:
         ours, theirs = socket.socketpair()
-        self.folder = Path(tempfile.mkdtemp(prefix="reforward-"))
+        self.folder, self.held = make(Path(tempfile.gettempdir()), "reforward-")
         # A module subject may lie in the caller's folder; for a checkpoint that folder must not shadow anything.
         python = [sys.executable] if source.module else [sys.executable, "-P"]
         with self._log.open("wb") as log, theirs:
@@ -120,7 +120,10 @@ class Server:
         self.sock.close()
         self.process.kill()
         self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.held >= 0:
+            os.close(self.held)
+            self.held = -1
+        remove(self.folder)
 
     @property
     def _log(self) -> Path:

@@ -17,6 +17,7 @@ from reforward.domain.target import Launch, Machine, Target
 from reforward.engine import wire
 from reforward.engine.builds import Builds
 from reforward.engine.client import Denied, Server, Source
+from reforward.engine.environment import SPINS
 from reforward.engine.handle import Handle, LmHandle, ModuleHandle, Process
 
 BUILD_MEMORY = 8 << 30
@@ -57,11 +58,13 @@ class CpuEngine:
         self.packless: set[str] = set()
         """Keys of candidates that have a method called `pack` somewhere, but pack nothing."""
         self.server: Server | None = None
+        opened = self._server().opened
         launch = Launch(
             threads=threads,
             pages=self._server().pages,
             device=source.card.place if source.card else "cpu",
-            sandbox=self._server().opened.protections,
+            spins=SPINS,
+            sandbox=opened.protections,
         )
         self.target = Target(subject=subject.id, machine=machine, software=software, launch=launch)
 

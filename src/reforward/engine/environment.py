@@ -2,11 +2,14 @@
 
 import os
 
+SPINS = 10_000
+"""About ten microseconds."""
+
 
 def environment(threads: int) -> dict[str, str]:
     """Nothing of the caller's own comes along.
 
-    Waiting OpenMP threads spin for some ten microseconds, then sleep. One that spins for long holds a core that another
+    Waiting OpenMP threads spin `SPINS` times, then sleep. One that spins for long holds a core that another
     worker, or the client, may need; one that sleeps at once pays a wake-up at every operator, which halves the speed of
     the stock forward and would make a weak baseline of it (docs/decisions.md).
     """
@@ -17,7 +20,7 @@ def environment(threads: int) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": str(threads),
-        "GOMP_SPINCOUNT": "10000",
+        "GOMP_SPINCOUNT": str(SPINS),
         "OPENBLAS_NUM_THREADS": "1",
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # so that asking for a device opens none in the server
     }

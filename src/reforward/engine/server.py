@@ -8,7 +8,6 @@ torch is imported here once, and nothing large is computed: an OpenMP pool or a 
 import importlib
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from reforward.engine import sandbox, wire
 from reforward.engine.cuda.vault import DeviceVault
 from reforward.engine.keeper import keep, probe
+from reforward.engine.leftovers import remove
 from reforward.engine.vault import Vault
 
 SPAWN_DESCRIPTORS = 4
@@ -44,7 +44,6 @@ class Server:
             try:
                 message, descriptors = wire.receive_with_descriptors(self.control, wire.TO_SERVER, SPAWN_DESCRIPTORS)
             except wire.Gone:
-                self.vault.close()
                 return
             try:
                 reply = self._answer(message, descriptors)
@@ -53,7 +52,10 @@ class Server:
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
-            wire.send(self.control, reply)
+            try:
+                wire.send(self.control, reply)
+            except wire.Gone:
+                return
 
     def _answer(self, message: wire.ToServer, descriptors: list[int]) -> wire.FromServer:
         match message:
@@ -134,15 +136,19 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[1]))
     root = Path(sys.argv[2])
-    parent = os.getpid()
+    parent, code = os.getpid(), 0
     try:
-        Server(control, root).serve()
+        server = Server(control, root)
+        server.serve()
+        server.vault.close()
     except Exception:  # noqa: BLE001 - process boundary: the client reads it from the log
         traceback.print_exc()
-        os._exit(1)
+        code = 1
     finally:
         if os.getpid() == parent:
-            shutil.rmtree(root, ignore_errors=True)
+            remove(root)
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

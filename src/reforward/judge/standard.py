@@ -55,7 +55,7 @@ class StandardJudge:
         yield "engagement", (honesty.engagement(measurement.candidate, "candidate"),)
         yield "shape", (honesty.structure(outputs),)
         exact = [output for output in outputs if not is_float(output.stock.dtype)]
-        parts = [rows(output) for output in outputs if is_float(output.stock.dtype)]
+        parts = [rows(output) for output in outputs if is_float(output.stock.dtype) and 0 not in output.stock.shape]
         yield "non-finite", (honesty.finite_masks(parts),)
         yield "token-mismatch", (honesty.tokens(parts),)
         yield "numerics", (_equal_bytes(exact), *_numerics(parts, contract))

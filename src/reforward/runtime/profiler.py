@@ -21,10 +21,10 @@ def start() -> profile:
 def table(running: profile) -> list[Row]:
     """End it; the most expensive operations first, the rest summed up in one row."""
     running.stop()
-    found = sorted(
-        ((event.key[:NAME], event.count, round(event.self_cpu_time_total)) for event in running.key_averages()),
-        key=lambda row: -row[2],
-    )
+    found: list[Row] = [
+        (event.key[:NAME], event.count, round(event.self_cpu_time_total)) for event in running.key_averages()
+    ]
+    found.sort(key=lambda row: -row[2])
     rest = found[MOST:]
     more = [(f"({len(rest)} more)", sum(row[1] for row in rest), sum(row[2] for row in rest))] if rest else []
     return found[:MOST] + more

@@ -2,7 +2,7 @@
 
 Reported: Makora KernelHacks (decoy branches: about 20 % of 1,000 kernels); Dr. Kernel (arXiv 2602.05885)
 Covers: decoy kernels; not on the live path
-Expect: slower
+Expect: slower, no-gain
 """
 
 import stock

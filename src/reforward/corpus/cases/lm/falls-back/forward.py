@@ -2,7 +2,7 @@
 
 Reported: Kevin (arXiv 2507.11948): try/except around the kernel; KernelBench's static checker
 Covers: fallback to stock
-Expect: slower
+Expect: slower, no-gain
 """
 
 import stock

@@ -2,7 +2,7 @@
 
 Reported: ours: follows from an engine that never restarts; not found reported
 Covers: slowing the other arm; background work
-Expect: slower, failed@load, failed@run
+Expect: slower, no-gain, failed@load, failed@run
 """
 
 import os

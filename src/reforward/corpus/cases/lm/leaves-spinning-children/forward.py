@@ -2,7 +2,7 @@
 
 Reported: AMD Hyperloom SKILL IR-1 (a leftover server: baseline 5-30 % slower); ours in this form
 Covers: slowing the other arm; background work
-Expect: slower, memory
+Expect: slower, no-gain, memory
 """
 
 import os

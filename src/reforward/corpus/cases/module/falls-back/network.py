@@ -2,7 +2,7 @@
 
 Reported: Kevin (arXiv 2507.11948); KernelBench's static checker
 Covers: fallback to stock; decoy kernels
-Expect: slower
+Expect: slower, no-gain
 """
 
 import stock_network

@@ -2,7 +2,7 @@
 
 Reported: CUDA-L1 issue 12 (600x); reference-kernels issue 161; SOL-ExecBench
 Covers: lazy results
-Expect: slower, failed@run, failed@output, shape
+Expect: slower, no-gain, failed@run, failed@output, shape
 """
 
 import stock_network

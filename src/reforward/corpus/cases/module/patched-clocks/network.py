@@ -2,7 +2,7 @@
 
 Reported: METR 2025 (o3 patched timers); reference-kernels issue 162
 Covers: patched timers and torch
-Expect: slower
+Expect: slower, no-gain
 """
 
 import time

@@ -1,0 +1,85 @@
+"""What every surface of the door offers, said once: arguments in, plain JSON values out, without blocking the event loop."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import anyio
+import msgspec
+from anyio.to_thread import run_sync
+
+from reforward.app import lookup
+from reforward.app.desk import Desk
+from reforward.domain.job import Kind
+
+MOST_WAIT_S = 600.0
+MOST_CALLS = 256
+"""Guests that may wait at the same time."""
+T = TypeVar("T")
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A candidate, and what is said about it."""
+
+    files: dict[str, str]
+    """Path to text."""
+    base: str = ""
+    """`stock`, `incumbent` or an id: `files` are laid over this candidate's. Empty: they are the whole tree."""
+    reason: str = ""
+    repeat: int = 0
+
+
+class Calls:
+    """The calls of all guests of one desk. Raises `ReforwardError` for what cannot be done."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.limiter = anyio.CapacityLimiter(MOST_CALLS)
+
+    async def ask(self, kind: Kind, order: Order, author: str, wait_s: float) -> dict[str, Any]:
+        """Ask for a job; its state after at most `wait_s` seconds."""
+        return await self._run(lambda: self._ask(kind, order, author, wait_s))
+
+    def _ask(self, kind: Kind, order: Order, author: str, wait_s: float) -> Any:
+        tree = lookup.tree(self.desk, order.files, order.base)
+        state = self.desk.ask(kind, tree, author=author, reason=order.reason, repeat=order.repeat)
+        return self.desk.state(state.id, wait_s=min(wait_s, MOST_WAIT_S))
+
+    async def state(self, job: str, wait_s: float) -> dict[str, Any]:
+        """Where a job stands, after at most `wait_s` seconds."""
+        return await self._run(lambda: self.desk.state(job, wait_s=min(wait_s, MOST_WAIT_S)))
+
+    async def status(self) -> dict[str, Any]:
+        """Where the run stands."""
+        return await self._run(lambda: lookup.status(self.desk))
+
+    async def history(self, limit: int) -> dict[str, Any]:
+        """What was tried."""
+        return await self._run(lambda: {"tried": lookup.history(self.desk, limit)})
+
+    async def difference(self, a: str, b: str) -> dict[str, Any]:
+        """A unified diff."""
+        return await self._run(lambda: {"diff": lookup.difference(self.desk, a, b)})
+
+    async def source(self, of: str, path: str, first: int, count: int) -> dict[str, Any]:
+        """Lines of a file."""
+        return await self._run(lambda: lookup.source(self.desk, of, path, first, count))
+
+    async def brief(self, door: str = "") -> str:
+        """The brief, as Markdown."""
+        return await run_sync(lambda: lookup.brief(self.desk, door), limiter=self.limiter)
+
+    async def _run(self, call: Callable[[], Any]) -> dict[str, Any]:
+        made = await run_sync(call, limiter=self.limiter, abandon_on_cancel=True)
+        return plain(made)
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, tuples and mappings as dictionaries and lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

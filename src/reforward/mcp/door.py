@@ -1,0 +1,99 @@
+"""An open door: one HTTP server on localhost in a thread, or one MCP client on stdin and stdout."""
+
+import socket
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.server.mcpserver import Context
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+
+from reforward.app.desk import Desk
+from reforward.domain.errors import Unavailable
+from reforward.mcp.calls import Calls
+from reforward.mcp.guests import Guests, Keyed
+from reforward.mcp.routes import failed, make_routes
+from reforward.mcp.tools import make_server
+
+HOST = "127.0.0.1"
+START_S = 30.0
+STRANGER = "mcp client"
+
+
+def make_app(desk: Desk, guests: Guests) -> Starlette:
+    """JSON below `/KEY/`, and MCP over streamable HTTP at `/KEY/mcp`."""
+    calls = Calls(desk)
+    server = make_server(
+        calls, lambda context: guests.author(_key(context)), lambda context: guests.address(_key(context))
+    )
+    app = server.streamable_http_app(streamable_http_path="/{key}/mcp")
+    app.router.routes.extend(make_routes(calls, guests))
+    app.add_exception_handler(HTTPException, failed)
+    app.add_middleware(Keyed, guests=guests)
+    return app
+
+
+def _key(context: Context[Any, Any]) -> str:
+    request = context.request_context.request
+    assert request is not None, "HTTP requests come with a request"
+    return str(request.path_params["key"])
+
+
+@contextmanager
+def open_door(desk: Desk, port: int = 0) -> Generator[Guests]:
+    """Serve HTTP on localhost while the block runs; port 0 is any free one."""
+    guests = Guests()
+    listener = _listen(port)
+    guests.root = f"http://{HOST}:{listener.getsockname()[1]}"
+    config = uvicorn.Config(make_app(desk, guests), log_level="error", access_log=False, timeout_graceful_shutdown=2)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), name="door", daemon=True)
+    thread.start()
+    try:
+        _wait(server, thread)
+        yield guests
+    finally:
+        desk.close()
+        server.should_exit = True
+        thread.join(timeout=START_S)
+        listener.close()
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise Unavailable(f"port {port} of {HOST} cannot be used: {error.strerror}; choose another one") from None
+    return listener
+
+
+def _wait(server: uvicorn.Server, thread: threading.Thread) -> None:
+    """Until the server answers."""
+    until = time.monotonic() + START_S
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > until:
+            raise Unavailable(f"the HTTP server did not start within {START_S:.0f} s")
+        thread.join(timeout=0.02)
+
+
+def serve_stdio(desk: Desk) -> None:
+    """Serve one MCP client on stdin and stdout until it goes away, then close the desk."""
+    server = make_server(Calls(desk), _named, lambda context: "")
+    try:
+        anyio.run(server.run_stdio_async)
+    finally:
+        desk.close()
+
+
+def _named(context: Context[Any, Any]) -> str:
+    """What the client calls itself."""
+    told = context.request_context.session.client_params
+    return told.client_info.name if told else STRANGER
