@@ -196,7 +196,7 @@ def diff(
     """
     from reforward.app.read import difference
 
-    print(difference(a, b), end="")
+    typer.echo(difference(a, b), nl=False)
 
 
 @app.command()
@@ -259,7 +259,7 @@ def doctor(as_json: Json = False) -> None:
 def version(show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     """reforward: rewrites of a model's forward pass, measured on engines that never restart."""
     if show_version:
-        print(__version__)
+        typer.echo(__version__)
         raise typer.Exit
 
 
