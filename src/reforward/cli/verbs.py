@@ -8,6 +8,7 @@ import typer
 from reforward import __version__
 from reforward.app.settings import Settings
 from reforward.cli import show
+from reforward.cli.door import mcp
 from reforward.cli.judge import judge
 from reforward.cli.live import Live
 
@@ -253,6 +254,9 @@ def doctor(as_json: Json = False) -> None:
     facts = examine()
     show.as_json(facts) if as_json else checks(facts)
     raise typer.Exit(0 if all(check.ok for check in facts if check.required) else 3)
+
+
+app.command()(mcp)
 
 
 @app.callback(invoke_without_command=True)
