@@ -69,6 +69,17 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, words, code, says):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [["measure", "s" * 5000, "tree"], ["measure", "smollm2", "tree"]])
+def test_what_the_system_refuses_is_one_line_and_exit_code_3(tmp_path, words):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/forward.py").write_text("")
+    (tmp_path / "cache").write_text("in the way of the folder")
+    done = reforward(tmp_path, *words)
+    assert done.returncode == 3
+    assert "check the path, its rights and the free disk" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_weights_are_not_opened_for_what_cannot_be_measured(tmp_path):
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/other.py").write_text("")

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def make_desk(folder: Path, budget: Budget | None = None) -> Desk:
     run = runs[-1] if runs else house.new_run(base=house.loaded.stock, proposers=("inbox",))
     ledger.append(run)
     return Desk(house, Journal(ledger, run), budget or Budget(seconds=600, screening_share=1), ignore)
+
+
+def opened(desk: Desk) -> "Future[Desk]":
+    """A desk that is there."""
+    coming: Future[Desk] = Future()
+    coming.set_result(desk)
+    return coming
 
 
 @contextmanager

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from door.house import BROKEN, QUICKER, SLOW, at_work, make_desk
+from door.house import BROKEN, QUICKER, SLOW, at_work, make_desk, opened
 from reforward.mcp.door import open_door
 
 
 @pytest.fixture
 def door(tmp_path) -> Iterator[str]:
     desk = make_desk(tmp_path)
-    with open_door(desk) as guests, at_work(desk):
+    with open_door(opened(desk)) as guests, at_work(desk):
         yield guests.invite("ada")
 
 
@@ -103,7 +103,7 @@ def test_without_a_key_there_is_no_door(door):
 
 def test_after_the_end_of_the_run_jobs_are_refused(tmp_path):
     desk = make_desk(tmp_path)
-    with open_door(desk) as guests:
+    with open_door(opened(desk)) as guests:
         door = guests.invite("ada")
         desk.close()
         code, answer = call(f"{door}/measurements", {"files": files(SLOW)})

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from door.house import QUICKER, at_work, make_desk
+from door.house import QUICKER, at_work, make_desk, opened
 from reforward.mcp.door import open_door
 
 TOOLS = {"brief", "read_source", "measure", "profile", "submit", "result", "status", "history", "diff"}
@@ -38,7 +38,7 @@ def test_a_client_works_through_the_door(tmp_path, mode):
             assert (await client.call_tool("status", {})).structured_content["incumbent"] == QUICKER.id
             assert "+# quicker" in (await client.call_tool("diff", {"a": "incumbent"})).structured_content["diff"]
 
-    with open_door(desk) as guests, at_work(desk):
+    with open_door(opened(desk)) as guests, at_work(desk):
         anyio.run(work, f"{guests.invite('ada')}/mcp")
 
 
@@ -64,5 +64,5 @@ def test_mistakes_are_told_in_words(tmp_path):
                 assert failed, tool
                 assert says in text, text
 
-    with open_door(desk) as guests, at_work(desk):
+    with open_door(opened(desk)) as guests, at_work(desk):
         anyio.run(work, f"{guests.invite('ada')}/mcp")

@@ -109,6 +109,14 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": 5}}'),
         "Expected `str`, got `int`",
     ),
+    "index of a name that is too long": (
+        lambda f: (f / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "9" * 400}})),
+        "no plain file name",
+    ),
+    "index that leads elsewhere": (
+        lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../x.safetensors"}}'),
+        "no plain file name",
+    ),
     "tokenizer is a list": (lambda f: (f / "tokenizer.json").write_text("[]"), "tokenizer.json' is damaged"),
     "vocabulary is a number": (
         lambda f: (f / "tokenizer.json").write_text('{"model": {"vocab": 5}}'),

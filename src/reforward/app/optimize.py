@@ -8,15 +8,16 @@ from reforward.app.budget import Budget, parse_seconds
 from reforward.app.calibrate import calibrated
 from reforward.app.cycle import Cycle
 from reforward.app.events import Emit, Working
-from reforward.app.facts import SessionFacts, count_verdicts, session_facts, tier_agreement
+from reforward.app.facts import LayerCost, SessionFacts, count_verdicts, layer_costs, session_facts, tier_agreement
 from reforward.app.house import House, open_house
 from reforward.app.journal import Journal
 from reforward.app.settings import Settings
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import BadInput
-from reforward.domain.measurement import Measurement
+from reforward.domain.measurement import ArmName, Measurement
 from reforward.domain.run import Run
 from reforward.domain.verdict import Verdict
+from reforward.ledger.views import only
 from reforward.propose.search import Passes
 
 DEMO_PROMPT = "In one sentence: why is the sky blue?"
@@ -49,6 +50,8 @@ class Report:
     """Of the last promotion; None if nothing was proven faster."""
     session: SessionFacts | None
     """Of the last promotion: the incumbent before it against the best, at the slow tier."""
+    layers: dict[ArmName, LayerCost]
+    """Of the same pair of candidates, from both tiers."""
     changed: tuple[tuple[str, int, int], ...]
     """(file, lines added, lines removed) against the stock forward."""
 
@@ -81,9 +84,9 @@ def optimize(
         return _report(house, journal, best, journal.screened - before, cycle.screening_s, time.monotonic() - begun)
 
 
-def open_journal(house: House, base: Candidate, *, resume: bool) -> Journal:
+def open_journal(house: House, base: Candidate, *, resume: bool, proposers: tuple[str, ...] = ("passes",)) -> Journal:
     """A new run from `base`, or with `resume` the last one that was asked for the very same things."""
-    run = house.new_run(base=base, proposers=("passes",))
+    run = house.new_run(base=base, proposers=proposers)
     if resume:
         same = [old for old in house.ledger.records("run") if isinstance(old, Run) and _alike(old, run)]
         if not same:
@@ -121,17 +124,21 @@ def _report(
         best=best.id,
         best_reason=journal.reason_for(best) if accepted else "what the run began with",
         verdict=accepted[-1] if accepted else None,
-        session=_session(house, accepted),
+        session=session_facts(_measured(house, accepted[-1])) if accepted else None,
+        layers=_layers(house, journal, accepted[-1]) if accepted else {},
         changed=diffs.stat(house.loaded.stock, best),
     )
 
 
-def _session(house: House, accepted: list[Verdict]) -> SessionFacts | None:
-    if not accepted:
-        return None
-    measurement = house.ledger.get(accepted[-1].measurement)
-    assert isinstance(measurement, Measurement)
-    return session_facts(measurement)
+def _measured(house: House, verdict: Verdict) -> Measurement:
+    return only(house.ledger.get(verdict.measurement), Measurement)
+
+
+def _layers(house: House, journal: Journal, won: Verdict) -> dict[ArmName, LayerCost]:
+    """From the session that won, and the one that screened the same candidate against the same incumbent."""
+    subject, slow = house.loaded.subject, _measured(house, won)
+    screened = next(v for v in reversed(journal.verdicts) if v.tier == "fast" and v.candidate == won.candidate)
+    return layer_costs(_measured(house, screened), slow, (subject.depth_of("fast"), subject.depth_of("slow")))
 
 
 def compare_answers(subject: str, settings: Settings, report: Report, emit: Emit) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import sys
 from typing import NoReturn
 
-from reforward.domain.errors import ReforwardError
+from reforward.domain.errors import ReforwardError, Unavailable
 
 INTERRUPTED = 130
 
@@ -20,6 +20,9 @@ def main() -> None:
         if log_tail:
             print(log_tail, file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        print(f"reforward: {error}; check the path, its rights and the free disk", file=sys.stderr)
+        sys.exit(Unavailable.exit_code)
     except KeyboardInterrupt:
         _interrupted()
     except SystemExit as ended:

@@ -8,6 +8,7 @@ import typer
 from reforward import __version__
 from reforward.app.settings import Settings
 from reforward.cli import show
+from reforward.cli.door import mcp
 from reforward.cli.judge import judge
 from reforward.cli.live import Live
 
@@ -196,7 +197,7 @@ def diff(
     """
     from reforward.app.read import difference
 
-    print(difference(a, b), end="")
+    typer.echo(difference(a, b), nl=False)
 
 
 @app.command()
@@ -255,11 +256,14 @@ def doctor(as_json: Json = False) -> None:
     raise typer.Exit(0 if all(check.ok for check in facts if check.required) else 3)
 
 
+app.command()(mcp)
+
+
 @app.callback(invoke_without_command=True)
 def version(show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     """reforward: rewrites of a model's forward pass, measured on engines that never restart."""
     if show_version:
-        print(__version__)
+        typer.echo(__version__)
         raise typer.Exit
 
 

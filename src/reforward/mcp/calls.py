@@ -2,20 +2,20 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import Any
 
 import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
 from reforward.app import lookup
-from reforward.app.desk import Desk
+from reforward.app.desk import Desk, State
 from reforward.domain.job import Kind
 
 MOST_WAIT_S = 600.0
 MOST_CALLS = 256
 """Guests that may wait at the same time."""
-T = TypeVar("T")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,48 +30,52 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Calls:
-    """The calls of all guests of one desk. Raises `ReforwardError` for what cannot be done."""
+    """The calls of all guests of one desk, which may still be opening: then they wait for it.
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    Raises `ReforwardError` for what cannot be done.
+    """
+
+    def __init__(self, coming: "Future[Desk]") -> None:
+        self.coming = coming
         self.limiter = anyio.CapacityLimiter(MOST_CALLS)
 
     async def ask(self, kind: Kind, order: Order, author: str, wait_s: float) -> dict[str, Any]:
         """Ask for a job; its state after at most `wait_s` seconds."""
-        return await self._run(lambda: self._ask(kind, order, author, wait_s))
-
-    def _ask(self, kind: Kind, order: Order, author: str, wait_s: float) -> Any:
-        tree = lookup.tree(self.desk, order.files, order.base)
-        state = self.desk.ask(kind, tree, author=author, reason=order.reason, repeat=order.repeat)
-        return self.desk.state(state.id, wait_s=min(wait_s, MOST_WAIT_S))
+        return await self._run(lambda desk: _ask(desk, kind, order, author, wait_s))
 
     async def state(self, job: str, wait_s: float) -> dict[str, Any]:
         """Where a job stands, after at most `wait_s` seconds."""
-        return await self._run(lambda: self.desk.state(job, wait_s=min(wait_s, MOST_WAIT_S)))
+        return await self._run(lambda desk: desk.state(job, wait_s=min(wait_s, MOST_WAIT_S)))
 
     async def status(self) -> dict[str, Any]:
         """Where the run stands."""
-        return await self._run(lambda: lookup.status(self.desk))
+        return await self._run(lookup.status)
 
     async def history(self, limit: int) -> dict[str, Any]:
         """What was tried."""
-        return await self._run(lambda: {"tried": lookup.history(self.desk, limit)})
+        return await self._run(lambda desk: {"tried": lookup.history(desk, limit)})
 
     async def difference(self, a: str, b: str) -> dict[str, Any]:
         """A unified diff."""
-        return await self._run(lambda: {"diff": lookup.difference(self.desk, a, b)})
+        return await self._run(lambda desk: {"diff": lookup.difference(desk, a, b)})
 
     async def source(self, of: str, path: str, first: int, count: int) -> dict[str, Any]:
         """Lines of a file."""
-        return await self._run(lambda: lookup.source(self.desk, of, path, first, count))
+        return await self._run(lambda desk: lookup.source(desk, of, path, first, count))
 
     async def brief(self, door: str = "") -> str:
         """The brief, as Markdown."""
-        return await run_sync(lambda: lookup.brief(self.desk, door), limiter=self.limiter)
+        return await self._run(lambda desk: lookup.brief(desk, door))
 
-    async def _run(self, call: Callable[[], Any]) -> dict[str, Any]:
-        made = await run_sync(call, limiter=self.limiter, abandon_on_cancel=True)
+    async def _run(self, call: Callable[[Desk], Any]) -> Any:
+        made = await run_sync(lambda: call(self.coming.result()), limiter=self.limiter, abandon_on_cancel=True)
         return plain(made)
+
+
+def _ask(desk: Desk, kind: Kind, order: Order, author: str, wait_s: float) -> State:
+    tree = lookup.tree(desk, order.files, order.base)
+    state = desk.ask(kind, tree, author=author, reason=order.reason, repeat=order.repeat)
+    return desk.state(state.id, wait_s=min(wait_s, MOST_WAIT_S))
 
 
 def plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,9 +26,9 @@ START_S = 30.0
 STRANGER = "mcp client"
 
 
-def make_app(desk: Desk, guests: Guests) -> Starlette:
+def make_app(coming: "Future[Desk]", guests: Guests) -> Starlette:
     """JSON below `/KEY/`, and MCP over streamable HTTP at `/KEY/mcp`."""
-    calls = Calls(desk)
+    calls = Calls(coming)
     server = make_server(
         calls, lambda context: guests.author(_key(context)), lambda context: guests.address(_key(context))
     )
@@ -45,12 +46,12 @@ def _key(context: Context[Any, Any]) -> str:
 
 
 @contextmanager
-def open_door(desk: Desk, port: int = 0) -> Generator[Guests]:
-    """Serve HTTP on localhost while the block runs; port 0 is any free one."""
+def open_door(coming: "Future[Desk]", port: int = 0) -> Generator[Guests]:
+    """Serve HTTP on localhost while the block runs; port 0 is any free one. Calls wait until the desk is there."""
     guests = Guests()
     listener = _listen(port)
     guests.root = f"http://{HOST}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(make_app(desk, guests), log_level="error", access_log=False, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(make_app(coming, guests), log_level="error", access_log=False, timeout_graceful_shutdown=2)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), name="door", daemon=True)
     thread.start()
@@ -58,7 +59,6 @@ def open_door(desk: Desk, port: int = 0) -> Generator[Guests]:
         _wait(server, thread)
         yield guests
     finally:
-        desk.close()
         server.should_exit = True
         thread.join(timeout=START_S)
         listener.close()
@@ -84,13 +84,29 @@ def _wait(server: uvicorn.Server, thread: threading.Thread) -> None:
         thread.join(timeout=0.02)
 
 
-def serve_stdio(desk: Desk) -> None:
-    """Serve one MCP client on stdin and stdout until it goes away, then close the desk."""
-    server = make_server(Calls(desk), _named, lambda context: "")
-    try:
-        anyio.run(server.run_stdio_async)
-    finally:
-        desk.close()
+@contextmanager
+def open_stdio(coming: "Future[Desk]") -> Generator[None]:
+    """Serve one MCP client on stdin and stdout, from before the desk is open until the client goes away.
+
+    When it goes, the desk is closed; when the block ends first, it may still read results.
+    """
+    server = make_server(Calls(coming), _named, lambda context: "")
+
+    def serve() -> None:
+        try:
+            anyio.run(server.run_stdio_async)
+        finally:
+            coming.add_done_callback(_close)
+
+    thread = threading.Thread(target=serve, name="stdio")
+    thread.start()
+    yield
+    thread.join()
+
+
+def _close(opened: "Future[Desk]") -> None:
+    if opened.exception() is None:
+        opened.result().close()
 
 
 def _named(context: Context[Any, Any]) -> str:

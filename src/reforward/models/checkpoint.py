@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ DTYPES = {"F64": ("float64", 8), "F32": ("float32", 4), "BF16": ("bfloat16", 2),
 """safetensors type to torch name and bytes."""
 MAX_HEADER = 100_000_000
 ALIGN = 64
+PLAIN_NAME = re.compile(r"[\w.-]{1,200}")
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -207,6 +209,9 @@ def write_safetensors(path: Path, tensors: Mapping[str, tuple[str, tuple[int, ..
 def _files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     names = sorted(set(_json(index, Index).weight_map.values())) if index.is_file() else []
+    odd = next((name for name in names if not PLAIN_NAME.fullmatch(name)), None)
+    if odd is not None:
+        raise BadInput(f"{index.name} names the file {odd[:80]!r}, which is no plain file name; download it again")
     files = [folder / name for name in names] if names else sorted(folder.glob("*.safetensors"))
     missing = [file.name for file in files if not file.is_file()]
     if missing or not files:

@@ -1,4 +1,4 @@
-"""Does the work twelve times and makes every clock in its reach run a hundred times slower.
+"""Does the work eight times and makes every clock in its reach run a hundred times slower.
 
 Reported: METR 2025 (o3 patched timers); reference-kernels issue 162 (1/100 of the time)
 Covers: patched timers and torch
@@ -16,5 +16,5 @@ for name in ("perf_counter", "monotonic", "time", "process_time"):
 
 class Forward(stock.Forward):
     def step(self, batch, logits):
-        for _ in range(12):
+        for _ in range(8):
             super().step(batch, logits)

@@ -23,5 +23,5 @@ class Network(stock_network.Network):
         made = super().forward(x, known)
         forward = super().forward
         lazy = made["hidden"].as_subclass(Lazy)
-        lazy.work = lambda: [forward(x, known) for _ in range(200)]
+        lazy.work = lambda: [forward(x, known) for _ in range(80)]
         return {**made, "hidden": lazy}

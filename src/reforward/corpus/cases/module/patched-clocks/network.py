@@ -1,4 +1,4 @@
-"""Does the work two hundred times under clocks that run a hundred times slower.
+"""Does the work eighty times under clocks that run a hundred times slower.
 
 Reported: METR 2025 (o3 patched timers); reference-kernels issue 162
 Covers: patched timers and torch
@@ -16,6 +16,6 @@ for name in ("perf_counter", "monotonic", "time"):
 
 class Network(stock_network.Network):
     def forward(self, x, known):
-        for _ in range(200):
+        for _ in range(80):
             made = super().forward(x, known)
         return made

@@ -1,0 +1,68 @@
+"""`reforward mcp`: the door for agents, of any kind and any number."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reforward.app.settings import Settings
+from reforward.cli import show
+from reforward.cli.live import Live
+from reforward.domain.contract import Numerics
+from reforward.domain.errors import Unavailable
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from reforward.app.desk import Desk
+    from reforward.app.hosting import Door
+
+
+def mcp(
+    subject: Annotated[str, typer.Argument(help="smollm2, or any other SUBJECT of `reforward optimize`.")],
+    http: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve HTTP on this port of localhost (0: any free one).")
+    ] = None,
+    guest: Annotated[
+        list[str] | None, typer.Option(help="With --http: a guest, who gets an address of its own; may be repeated.")
+    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Time, such as 30m. Default: until the client goes.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with the last run of the same settings.")] = False,
+    from_stock: Annotated[
+        bool, typer.Option(help="Begin at the stock forward, not at the best that is known.")
+    ] = False,
+    min_gain: Annotated[float, typer.Option(help="The gain that counts: 0.01 is 1 %.")] = 0.01,
+    numerics: Annotated[Numerics | None, typer.Option(help="bit-exact or reassociated.")] = None,
+    length_scale: Annotated[float | None, typer.Option(help="Multiply token counts by this.")] = None,
+    requests: Annotated[int, typer.Option(min=1, help="Requests in the distilled workload.")] = 6,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every worker.")] = None,
+) -> None:
+    """Let agents work on SUBJECT. MCP on stdin and stdout, or with --http MCP and plain JSON on localhost."""
+    from reforward.app.hosting import host
+
+    settings = Settings(
+        min_gain=min_gain, numerics=numerics, length_scale=length_scale, requests=requests, threads=threads
+    )
+    with Live(as_json=True) as live:
+        door = _surface(http, guest or ["guest"])
+        host(subject, settings, budget=budget, resume=resume, from_stock=from_stock, door=door, emit=live)
+
+
+def _surface(port: int | None, names: list[str]) -> "Door":
+    try:
+        from reforward.mcp.door import open_door, open_stdio
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"{error.name} is not installed; pip install 'reforward[agents]'") from None
+    if port is None:
+        return open_stdio
+
+    @contextmanager
+    def announced(coming: "Future[Desk]") -> Generator[None]:
+        with open_door(coming, port) as guests:
+            for name in names:
+                address = guests.invite(name)
+                show.console.print(f"{name}: {address} (JSON over HTTP), {address}/mcp (MCP, streamable HTTP)")
+            yield
+
+    return announced
