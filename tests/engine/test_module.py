@@ -187,6 +187,14 @@ def test_a_subject_that_cannot_be_loaded(tmp_path: Path) -> None:
         module_identity(str(tmp_path / "subject.py"))
 
 
+def test_a_subject_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "subject.py").write_text("")
+    reference = str(tmp_path / "subject.py")
+    with pytest.raises(BadInput) as caught:
+        module_identity(reference)
+    assert str(caught.value).startswith(f"subject {reference!r} cannot be loaded: has no load()")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

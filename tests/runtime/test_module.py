@@ -166,8 +166,10 @@ def test_a_missing_subject_is_bad_input(tmp_path: Path) -> None:
 
 def test_the_class_must_live_outside_the_subject(tmp_path: Path) -> None:
     text = SUBJECT.replace("import net\n", NET).replace("net.Net", "Net")
-    with pytest.raises(BadInput, match="move it to a module of its own"):
-        module_stock(load_subject(written(tmp_path, subject=text)))
+    for name in ("subject", "mine"):
+        written(tmp_path, **{name: text})
+        with pytest.raises(BadInput, match="move it to a module of its own"):
+            load_subject(str(tmp_path / f"{name}.py"))
 
 
 class Tied(nn.Module):

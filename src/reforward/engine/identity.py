@@ -47,6 +47,7 @@ def module_identity(reference: str) -> Identity:
         raise BadInput(f"subject {reference!r} does not load within {TIMEOUT_S:g} s") from None
     if done.returncode != 0:
         words = plain(done.stderr.strip()[-2000:]) or f"exit code {done.returncode}"
+        words = words.removeprefix(f"subject {reference!r}").lstrip(": ")
         raise BadInput(f"subject {reference!r} cannot be loaded: {words}")
     answers = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if not answers:

@@ -54,6 +54,10 @@ def load_subject(reference: str) -> SubjectModule:
         rewrite, build = getattr(module, "rewrite", None), _function(module, "build", reference)
     if not isinstance(rewrite, type):
         raise BadInput(f"subject {reference!r}: rewrite must be the class to rewrite, not {rewrite!r}")
+    if path.endswith(".py") and rewrite.__module__ == module.__name__:
+        raise BadInput(
+            f"{rewrite.__name__} is defined in the subject {reference!r} itself; move it to a module of its own"
+        )
     sources = tuple(getattr(module, "sources", ()))
     return SubjectModule(load=load, inputs=inputs, build=build, rewrite=rewrite, sources=sources)
 
@@ -100,8 +104,6 @@ def _import_file(path: Path) -> Any:
 def module_stock(subject: SubjectModule) -> Candidate:
     """The stock source tree. Call it after `subject.load()`, when everything that the class needs is imported."""
     own = subject.rewrite.__module__
-    if own in ("subject", "__main__"):
-        raise BadInput(f"{subject.rewrite.__name__} is defined in the subject itself; move it to a module of its own")
     if own.partition(".")[0] == "torch":
         raise BadInput(f"{subject.rewrite.__name__} is PyTorch's own; set rewrite to the class of yours that is inside")
     names = [own, *(n for n in sys.modules if any(n == s or n.startswith(f"{s}.") for s in subject.sources))]
