@@ -140,7 +140,7 @@ class Targets:
         """A candidate from parts, as a proposer or a ledger may hand it over."""
         names = ("forward.py", "a.py", "a/b.py", "../x.py", "/x.py", "a//b.py", ".x", "x\n.py", "", "é.py")
         chosen = draw.sample(names if draw.random() < 0.5 else names[:3], draw.randint(0, 3))
-        files = [SourceFile(path=name, text=self.text(draw).decode(errors="replace")) for name in chosen]
+        files = [SourceFile(path=name, text=self.text(draw).decode(errors="surrogateescape")) for name in chosen]
         if draw.random() < 0.8:
             files.sort(key=lambda file: file.path)
         entry = draw.choice(("forward.py:Forward", "forward.py:Forward", "a.py:", ":", "", "a/b.py:X"))

@@ -2,11 +2,14 @@
 
 import dataclasses
 import importlib
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import pytest
 
 from house.source import modules
+from reforward.domain.candidate import Skipped, SourceFile
+from reforward.domain.errors import BadInput
 from reforward.domain.record import Record
 from reforward.ledger.codec import KINDS
 
@@ -44,3 +47,14 @@ def _mentions(hint: Any, what: tuple[Any, ...]) -> bool:
 def test_the_ledger_can_hold_every_record() -> None:
     kinds = [kind for kind in _dataclasses() if issubclass(kind, Record) and kind is not Record]
     assert {kind.tag: kind for kind in kinds} == KINDS
+
+
+@pytest.mark.parametrize("make", [lambda text: SourceFile(path="a.py", text=text), lambda text: _skipped(text).id])
+def test_text_that_no_encoding_holds_is_bad_input(make: Callable[[str], object]) -> None:
+    make("ä \u2028 𝄞")
+    with pytest.raises(BadInput, match="which is no text"):
+        make("half \ud800")
+
+
+def _skipped(what: str) -> Skipped:
+    return Skipped(run="run:b2:00", author="a", what=what, remedy="")

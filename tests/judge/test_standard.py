@@ -1,6 +1,7 @@
 """The judge on outputs of a small real computation: honest rewrites pass, each way of not doing the work fails."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -251,6 +252,16 @@ def test_an_output_without_elements_is_compared_by_its_shape(numerics: Numerics)
     wrong = Output(name="input 0, a", candidate=tensor(STOCK[0, :1]), stock=tensor(rows[0]))
     assert ruled((wrong, *outputs[1:]), numerics=numerics).reason == "shape"
     assert ruled((outputs[0], outputs[3]), numerics=numerics).reason == "void"
+
+
+def test_checks_of_tokens_and_decoding_are_listed_where_they_apply() -> None:
+    lm = {finding.check for finding in ruled(lm_outputs(STOCK)).findings}
+    assert {"token is first maximum of its row", "seconds per decoded token"} <= lm
+    passes = [replace(sample, decode_s=0.0, decode_tokens=0) for sample in measured().samples]
+    module = ruled(module_outputs(STOCK[:4], STOCK[:4]), replace(measured(), samples=tuple(passes)))
+    checks = {finding.check: finding.value for finding in module.findings}
+    assert not {"token is first maximum of its row", "seconds per decoded token"} & checks.keys()
+    assert 0.5 < checks["seconds a pass"] < 1.0
 
 
 def test_a_module_in_bfloat16_is_read_as_such() -> None:

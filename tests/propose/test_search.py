@@ -15,7 +15,7 @@ from reforward.models.families import stock_candidate
 from reforward.propose.passes import PASSES
 from reforward.propose.passes.base import Pass
 from reforward.propose.scripted import Scripted
-from reforward.propose.search import Passes, combined
+from reforward.propose.search import Passes, Trial, combined
 
 STOCK = stock_candidate("llama")
 TOOLS = frozenset({"c++"})
@@ -121,6 +121,15 @@ def test_a_bit_exact_contract_is_offered_exact_passes_only() -> None:
         assert all(one.bits != "other" for one in PASSES if one.name in names(idea))
         seen += (verdict(idea.candidate, -1.0),)
     assert seen
+
+
+def test_fewer_threads_are_not_proposed_where_there_is_one() -> None:
+    one = replace(brief().target, launch=Launch(threads=1, pages="4k"))
+    many, few = (
+        {name for item in Passes(tools=TOOLS).alone(told) if isinstance(item, Trial) for name in [item.passes[0].name]}
+        for told in (brief(), replace(brief(), target=one))
+    )
+    assert many - few == {"one-thread"}
 
 
 def test_a_new_incumbent_is_the_next_base() -> None:

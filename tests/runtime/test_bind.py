@@ -73,6 +73,8 @@ def test_the_watermark_is_of_the_files_as_they_lie(tmp_path: Path) -> None:
     [
         ("x = 1\ndef f(:\n", "source", "forward.py, line 2"),
         ("x = '\0'\n", "source", "forward.py"),
+        ("x = " + "-" * 900_000 + "1\n", "source", "forward.py"),
+        ("x = 1" + "+1" * 100_000 + "\n", "source", "forward.py"),
         ("Other = int\n", "load", "exports no 'Forward'"),
         ("Forward = 3\n", "load", "is a int, not a class"),
         ("def Forward(build): ...\n", "load", "is a function, not a class"),

@@ -59,10 +59,8 @@ def examine(config: Config) -> tuple[Check, ...]:
         _compiler(),
         _weights(),
         *_engine(),
-        _extra("transformers", "benchmarks compare with it", "pip install 'reforward[bench]'"),
-        _extra(
-            "llama_cpp", "benchmarks compare with it", "pip install 'reforward[llamacpp]' (builds for some minutes)"
-        ),
+        _extra("transformers", "benchmarks compare with it", "pip install -e '.[bench]'"),
+        _extra("llama_cpp", "benchmarks compare with it", "pip install -e '.[llamacpp]' (builds for some minutes)"),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from reforward.domain.errors import BadInput
-from reforward.domain.record import Record
+from reforward.domain.record import Record, refuse_half_characters
 from reforward.domain.subject import Host
 
 MAX_FILES = 64
@@ -23,6 +23,7 @@ class SourceFile:
     def __post_init__(self) -> None:
         if not _SAFE_PATH.fullmatch(self.path):
             raise BadInput(f"source path {self.path!r} is not a plain relative path; rename the file")
+        refuse_half_characters(self.path, self.text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
+from reforward.domain.errors import BadInput
+
 HASH_BYTES = 16
 
 
@@ -44,6 +46,15 @@ def content_id(tag: str, text: str) -> str:
     return f"{tag}:b2:" + content_hash(f"{tag}\0{text}".encode())
 
 
+def refuse_half_characters(what: str, text: str) -> None:
+    """Python's strings can hold lone surrogates, which no encoding and no other program can."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        near = text[max(0, error.start - 20) : error.end + 20]
+        raise BadInput(f"{what} holds {near!r}, which is no text; write it as UTF-8") from None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Record:
     """A value whose identity is its content. Subclasses set `tag` and hold only JSON-shaped fields."""
@@ -53,7 +64,9 @@ class Record:
     @cached_property
     def body(self) -> str:
         """Canonical JSON of the fields: what the ledger stores and what `id` hashes."""
-        return canonical_json(self)
+        text = canonical_json(self)
+        refuse_half_characters(f"a {self.tag}", text)
+        return text
 
     @cached_property
     def id(self) -> str:

@@ -69,12 +69,14 @@ def _own(memory: Memory) -> int:
 
 
 def times(measurement: Measurement, floor_s: float) -> Finding:
-    """The shortest candidate pass per decoded token, over the least that moving the bytes can take (0: not known)."""
+    """The shortest candidate pass per decoded token, over the least that moving the bytes can take (0: not known).
+
+    A module decodes nothing: its shortest pass must be longer than nothing.
+    """
     ours = [sample for sample in measurement.samples if sample.arm == "candidate"]
     sane = all(math.isfinite(sample.seconds) and sample.seconds > 0 for sample in measurement.samples)
     each = [sample.decode_s / sample.decode_tokens for sample in ours if sample.decode_tokens]
-    least = min(each, default=math.inf)
+    check = "seconds per decoded token" if each else "seconds a pass"
+    least = min(each or [sample.seconds for sample in ours], default=math.inf)
     possible = sane and least >= floor_s * FLOOR_SLACK
-    return Finding(
-        check="seconds per decoded token", value=min(least, 1e9), limit=floor_s * FLOOR_SLACK, passed=possible
-    )
+    return Finding(check=check, value=min(least, 1e9), limit=floor_s * FLOOR_SLACK, passed=possible)

@@ -57,7 +57,7 @@ class StandardJudge:
         exact = [output for output in outputs if not is_float(output.stock.dtype)]
         parts = [rows(output) for output in outputs if is_float(output.stock.dtype) and 0 not in output.stock.shape]
         yield "non-finite", (honesty.finite_masks(parts),)
-        yield "token-mismatch", (honesty.tokens(parts),)
+        yield "token-mismatch", (honesty.tokens(parts),) if any(part.tokens for part in parts) else ()
         yield "numerics", (_equal_bytes(exact), *_numerics(parts, contract))
         yield "void", (honesty.engagement(measurement.incumbent, "incumbent"), *_nulls(parts, contract))
         yield "memory", (honesty.memory(measurement, contract),)

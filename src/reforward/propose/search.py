@@ -71,6 +71,8 @@ class Passes:
         for one in sorted(self.passes, key=lambda item: (item.slow, -item.rank)):
             if (one.slow and not self.slow) or (brief.contract.numerics == "bit-exact" and one.bits == "other"):
                 continue
+            if one.threads > brief.target.launch.threads:
+                continue
             candidate = applied(one, brief.incumbent)
             if isinstance(candidate, Unable):
                 yield candidate

@@ -111,14 +111,19 @@ def watermark(files: Mapping[str, str], entry: str, host: Host, folder: Path) ->
 def _check_syntax(file: str, text: str) -> None:
     try:
         compile(text, file, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
+    except (
+        SyntaxError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ) as error:  # the last two: expressions too deep to parse
         raise CandidateFailed("source", _misspelt(file, error)) from None
 
 
-def _misspelt(file: str, error: SyntaxError | ValueError) -> str:
+def _misspelt(file: str, error: Exception) -> str:
     """What does not compile, its place named once."""
     if not isinstance(error, SyntaxError):
-        return f"{file}: {error}"
+        return f"{file}: {str(error) or type(error).__name__}"
     shown = f": {error.text.strip()}" if error.text else ""
     return f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}{shown}"
 

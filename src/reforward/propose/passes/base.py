@@ -28,6 +28,8 @@ class Pass:
     """What it does to the bits of outputs; only `other` is not worth trying under a bit-exact contract."""
     slow: bool = False
     """Takes minutes to build or warm up."""
+    threads: int = 1
+    """Least threads of the launch with which it changes anything."""
     rank: float = 0.0
     """Gain to expect, as a fraction; orders the first round of the search."""
 

@@ -21,5 +21,6 @@ ONE_THREAD = Pass(
     reason="run on one thread, since small operators cost more to share than to compute",
     apply=apply,
     bits="maybe",
+    threads=2,
     rank=0.03,
 )
