@@ -1,6 +1,7 @@
 """`optimize` and `demo`: open a house, turn the loop until the budget ends, sum up what the ledger says."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reforward.app import chat, diffs
@@ -56,6 +57,25 @@ class Report:
     """(file, lines added, lines removed) against the stock forward."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Who proposes, and how a run is driven by it."""
+
+    proposers: tuple[str, ...]
+    drive: Callable[[House, Journal, Budget, Emit], float]
+    """Until the budget or the ideas end; returns the seconds that screening took."""
+
+
+def _by_passes(house: House, journal: Journal, budget: Budget, emit: Emit) -> float:
+    cycle = Cycle(house, journal, Passes(), budget, emit)
+    cycle.run()
+    return cycle.screening_s
+
+
+PASSES = Search(proposers=("passes",), drive=_by_passes)
+"""The mechanical search."""
+
+
 def demo_settings() -> Settings:
     """Short, so that a pass takes seconds, and content with a gain of 10 %."""
     return Settings(min_gain=0.10, requests=4, length_scale=1 / 16)
@@ -70,6 +90,7 @@ def optimize(
     emit: Emit,
     resume: bool = False,
     from_stock: bool = False,
+    search: Search = PASSES,
 ) -> Report:
     """Run the loop on a subject, from the best that is known of it or from the stock; returns what it came to."""
     limits = Budget(seconds=parse_seconds(budget) if budget else None, candidates=candidates)
@@ -77,14 +98,14 @@ def optimize(
     with open_house(subject, settings, emit, resume=resume) as opened:
         house = calibrated(opened, emit)
         base = house.loaded.stock if from_stock else house.best()
-        journal = open_journal(house, base, resume=resume)
+        journal = open_journal(house, base, resume=resume, proposers=search.proposers)
         before = journal.screened
-        cycle = Cycle(house, journal, Passes(), limits, emit)
-        best = cycle.run()
-        return _report(house, journal, best, journal.screened - before, cycle.screening_s, time.monotonic() - begun)
+        spent = search.drive(house, journal, limits, emit)
+        screened = journal.screened - before
+        return _report(house, journal, journal.incumbent, screened, spent, time.monotonic() - begun)
 
 
-def open_journal(house: House, base: Candidate, *, resume: bool, proposers: tuple[str, ...] = ("passes",)) -> Journal:
+def open_journal(house: House, base: Candidate, *, resume: bool, proposers: tuple[str, ...]) -> Journal:
     """A new run from `base`, or with `resume` the last one that was asked for the very same things."""
     run = house.new_run(base=base, proposers=proposers)
     if resume:
