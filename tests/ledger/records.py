@@ -1,5 +1,6 @@
 """One record of every kind, filled in as a run fills them in."""
 
+from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.calibration import Calibration, Noise
 from reforward.domain.candidate import Candidate, Proposal, Skipped, SourceFile
 from reforward.domain.contract import Contract
@@ -116,7 +117,9 @@ PROFILE = Profile(
 )  # fmt: skip
 JOB = Job(run=run().id, kind="profile", candidate=FIRST.id, against="", repeat=1)
 ANSWER = Answer(job=JOB.id, result=PROFILE.id, error="")
+ATTEMPT = Attempt(run=run().id, author="ada", agent="command:ada {brief}", brief="b" * 32, started_at=AT)
+ENDED = Ended(attempt=ATTEMPT.id, how="done", seconds=1.5, transcript="t" * 32, calls=3, tokens_in=100, tokens_out=20)
 EVERY_KIND: tuple[Record, ...] = (
     CONTRACT, WORKLOAD, STOCK, SUBJECT, TARGET, run(), *turn(run(), FIRST, STOCK, 0.5), FAILED, SKIPPED,
-    CALIBRATION, PROFILE, JOB, ANSWER,
+    CALIBRATION, PROFILE, JOB, ANSWER, ATTEMPT, ENDED,
 )  # fmt: skip

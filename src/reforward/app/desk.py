@@ -64,7 +64,7 @@ class Desk:
         self.inbox = Inbox()
         self.cycle = Cycle(house, journal, self.inbox, budget, emit)
         self.busy_s = 0.0
-        self.closed = False
+        self.closed = self.finishing = False
         self.running: Job | None = None
         self._changed = threading.Condition()
         self._jobs = {job.id: job for job in every(house.ledger, Job) if job.run == journal.run.id}
@@ -116,6 +116,12 @@ class Desk:
             self.closed = True
             self._changed.notify_all()
 
+    def finish(self) -> None:
+        """Do what waits, then close: nobody is left who could ask for more."""
+        with self._changed:
+            self.finishing = True
+            self._changed.notify_all()
+
     @property
     def over(self) -> bool:
         """The budget has ended."""
@@ -137,7 +143,9 @@ class Desk:
     def _take(self) -> Job | None:
         with self._changed:
             left = self.budget.left(self.cycle.elapsed_s)
-            self._changed.wait_for(lambda: self._waiting or self.closed, min(left, threading.TIMEOUT_MAX))
+            self._changed.wait_for(
+                lambda: self._waiting or self.closed or self.finishing, min(left, threading.TIMEOUT_MAX)
+            )
             if self.closed or not self._waiting or self.over:
                 return None
             job = min(self._waiting, key=lambda job: self._seconds.get(self._author(job), 0.0))

@@ -77,7 +77,15 @@ class Promoted:
     verdict: Verdict
 
 
-Event = Working | Opened | Paired | Calibrated | Proposed | CouldNot | Judged | Promoted
+@dataclass(frozen=True, kw_only=True)
+class AgentNews:
+    """An agent was let in, is done, or was stopped."""
+
+    author: str
+    what: str
+
+
+Event = Working | Opened | Paired | Calibrated | Proposed | CouldNot | Judged | Promoted | AgentNews
 Emit = Callable[[Event], None]
 """Where events go."""
 

@@ -7,7 +7,18 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from reforward.app.events import Calibrated, CouldNot, Event, Judged, Opened, Paired, Promoted, Proposed, Working
+from reforward.app.events import (
+    AgentNews,
+    Calibrated,
+    CouldNot,
+    Event,
+    Judged,
+    Opened,
+    Paired,
+    Promoted,
+    Proposed,
+    Working,
+)
 from reforward.cli import show
 from reforward.domain.record import short
 
@@ -55,9 +66,8 @@ class Live:
                 self.console.print(f"  skipped {escape(event.unable.what)}: {escape(event.unable.remedy)}")
             case Judged():
                 show.verdict_line(self.console, event, details=self.details)
-            case Promoted():
-                gain = show.percent(event.verdict.gain)
-                self.console.print(f"[bold green]  {short(event.candidate.id)} is the incumbent now: {gain}[/]")
+            case Promoted() | AgentNews():
+                self.console.print(_news(event))
 
     def _now(self, what: str) -> None:
         self.doing = what
@@ -65,3 +75,10 @@ class Live:
             self.spinner.reset(self.task, description=escape(what))
         else:
             self.console.print(f"[dim]  .. {escape(what)}[/]")
+
+
+def _news(event: Promoted | AgentNews) -> str:
+    if isinstance(event, AgentNews):
+        return f"  {escape(event.author)} {escape(event.what)}"
+    gain = show.percent(event.verdict.gain)
+    return f"[bold green]  {short(event.candidate.id)} is the incumbent now: {gain}[/]"

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.calibration import Calibration
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.contract import Contract
@@ -21,8 +22,8 @@ from reforward.domain.workload import Workload
 KINDS: dict[str, type[Record]] = {
     kind.tag: kind
     for kind in (
-        Answer, Calibration, Candidate, Contract, Failed, Job, Measurement, Profile, Proposal, Run, Skipped, Subject,
-        Target, Turn, Verdict, Workload,
+        Answer, Attempt, Calibration, Candidate, Contract, Ended, Failed, Job, Measurement, Profile, Proposal, Run,
+        Skipped, Subject, Target, Turn, Verdict, Workload,
     )
 }  # fmt: skip
 """Every record that a ledger can hold, by tag."""
