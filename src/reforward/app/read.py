@@ -223,7 +223,8 @@ def _name(text: str) -> str:
 def _nothing(ledger: SqlLedger, text: str) -> str:
     """Why there is no best, and what would change that."""
     if _name(text) or any(_means(text, subject) for subject in every(ledger, Subject)):
-        return f"nothing was accepted yet for {text!r}; `reforward optimize SUBJECT` searches for something faster"
+        subject = text if _name(text) else "SUBJECT"
+        return f"nothing was accepted yet for {text!r}; `reforward optimize {subject}` searches for something faster"
     names = dict.fromkeys(subject.name for subject in every(ledger, Subject))
     return f"{text!r} is no subject that the ledger knows; it knows {', '.join(names) or 'none yet'}"
 

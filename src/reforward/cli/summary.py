@@ -107,8 +107,8 @@ def description(facts: Description) -> None:
         console.print(f"verdict {short(verdict.id)} on candidate {short(verdict.candidate)}, {verdict.tier} tier:")
         show.verdict_details(verdict)
     for failed in facts.failures:
-        console.print(f"failed at {failed.stage}: {escape(failed.reason)}")
-        console.print(f"[dim]{escape(failed.log.rstrip())}[/]")
+        console.print(f"log of failure {short(failed.id)}, {failed.tier} tier, stage {failed.stage}:")
+        console.print(f"[dim]{escape(failed.log.rstrip()) or 'empty'}[/]")
 
 
 def _verdicts(facts: Description) -> Sequence[Verdict]:
