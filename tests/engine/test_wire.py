@@ -103,3 +103,12 @@ def test_the_deadline_holds_for_the_whole_frame() -> None:
 def _trickle(sock: socket.socket, ended: threading.Event) -> None:
     while not ended.wait(0.05):
         sock.send(b"x")
+
+
+def test_a_peer_that_ends_with_an_answer_unread_is_gone() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        wire.send(ours, wire.Done())
+        theirs.close()
+        with pytest.raises(wire.Gone):
+            wire.receive_with_descriptors(ours, wire.TO_SERVER, 4)

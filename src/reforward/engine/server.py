@@ -12,9 +12,10 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
-from reforward.engine import sandbox, wire
+from reforward.engine import sandbox, syscalls, wire
 from reforward.engine.cuda.vault import DeviceVault
 from reforward.engine.keeper import keep, probe
 from reforward.engine.leftovers import remove
@@ -107,13 +108,15 @@ class Server:
 
 
 def _import_torch(*, compiler: bool) -> None:
-    """Import, and let torch look at the processor; one element at a time starts no thread pool.
+    """Import torch and the worker's own code, so that no worker does, and let torch look at the processor; one element at a
+    time starts no thread pool.
 
     `compiler`: also what many modules pull in at their own import, seconds that each worker is then spared.
     """
     before = _device_files()
     import torch
 
+    importlib.import_module("reforward.engine.worker")
     if compiler:
         importlib.import_module("torch._dynamo")
     (torch.ones(1) + 1).item()
@@ -138,17 +141,23 @@ def main() -> None:
     root = Path(sys.argv[2])
     parent, code = os.getpid(), 0
     try:
-        server = Server(control, root)
-        server.serve()
-        server.vault.close()
+        Server(control, root).serve()
     except Exception:  # noqa: BLE001 - process boundary: the client reads it from the log
         traceback.print_exc()
         code = 1
     finally:
         if os.getpid() == parent:
-            remove(root)
+            _clear(root)
     sys.stderr.flush()
     os._exit(code)
+
+
+def _clear(root: Path) -> None:
+    """Shelves first: what is mounted cannot be removed."""
+    for folder in root.iterdir():
+        with suppress(OSError):
+            syscalls.unmount(str(folder))
+    remove(root)
 
 
 if __name__ == "__main__":

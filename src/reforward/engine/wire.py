@@ -315,7 +315,10 @@ def receive_with_descriptors(
     sock: socket.socket, decoder: "msgspec.msgpack.Decoder[T]", most: int
 ) -> tuple[T, list[int]]:
     """Like `receive`, for a frame that may carry descriptors."""
-    first, descriptors, _, _ = socket.recv_fds(sock, HEADER, most)
+    try:
+        first, descriptors, _, _ = socket.recv_fds(sock, HEADER, most)
+    except ConnectionResetError:
+        first, descriptors = b"", list[int]()
     if not first:
         raise Gone("closed")
     head = first + (_exactly(sock, HEADER - len(first)) if len(first) < HEADER else b"")
