@@ -141,7 +141,11 @@ def main() -> None:
     root = Path(sys.argv[2])
     parent, code = os.getpid(), 0
     try:
-        Server(control, root).serve()
+        server = Server(control, root)
+        try:
+            server.serve()
+        finally:
+            server.vault.close()
     except Exception:  # noqa: BLE001 - process boundary: the client reads it from the log
         traceback.print_exc()
         code = 1
