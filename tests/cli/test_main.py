@@ -35,7 +35,9 @@ def test_every_verb_has_help(tmp_path, words):
     done = reforward(tmp_path, *words, "--help")
     assert done.returncode == 0
     assert "Usage:" in done.stdout
-    assert "..." not in done.stdout.replace("[ARGS]...", ""), "nothing is cut in 80 columns: keep first sentences under 62 characters"
+    assert "..." not in done.stdout.replace("[ARGS]...", ""), (
+        "nothing is cut in 80 columns: keep first sentences under 62 characters"
+    )
     assert not words or words == ["trace"] or "Exit codes: 0 done" in done.stdout
 
 

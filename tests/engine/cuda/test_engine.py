@@ -10,6 +10,7 @@ import torch
 from engine.cuda.card import file_card, open_cuda_engine, real_card
 from engine.test_lifecycle import array, weights_of
 from engine.test_packs import HEAD, HEAD_BYTES, packing
+from engine.test_server import session_of, wait_until_gone
 from engine.tiny import LIMITS, SPEC, in_step, stock, variant
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import CandidateFailed, EngineLost, Unavailable

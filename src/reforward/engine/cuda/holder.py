@@ -52,8 +52,7 @@ class Holder:
 
     def __init__(self, card: Card) -> None:
         self.sock, theirs = socket.socketpair()
-        self.pid = os.fork()
-        if self.pid == 0:
+        if os.fork() == 0:
             self.sock.close()
             _hold(theirs, card)
         theirs.close()
@@ -77,9 +76,8 @@ class Holder:
         return reply
 
     def close(self) -> None:
-        """End the process, and with it its context."""
+        """Let the process end, and with it its context; at the latest it ends with the server."""
         self.sock.close()
-        os.kill(self.pid, signal.SIGKILL)
 
     def _ask(self, message: wire.Message) -> "wire.Done | wire.Swept | wire.Refused":
         wire.send(self.sock, message)
