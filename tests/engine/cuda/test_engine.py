@@ -189,3 +189,13 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path, checkpoint: Path) -
     nowhere = Card(place="cpu", driver=files.driver, monitor=files.monitor, index=1)
     with pytest.raises(EngineLost, match="cuDeviceGet failed"):
         open_cuda_engine(nowhere, checkpoint, tmp_path)
+
+
+def test_closing_ends_the_holder_too(card: Card, checkpoint: Path, tmp_path: Path) -> None:
+    engine = open_cuda_engine(card, checkpoint, tmp_path)
+    first_token(engine, stock())
+    assert engine.server is not None
+    everything = session_of(engine.server.process.pid)
+    assert len(everything) >= 2
+    engine.close()
+    assert wait_until_gone(everything) == []
