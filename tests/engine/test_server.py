@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.tiny import LIMITS, in_step, stock, write_checkpoint
 from reforward.domain.errors import EngineLost
 from reforward.domain.spec import Segment
+from reforward.engine import keeper
 from reforward.engine.cpu import CpuEngine
 
 ONE = ([7], [Segment(slot=0, start=0, length=1)], [0], 0)
@@ -161,3 +163,20 @@ def test_an_ordinary_user_gets_the_same(tmp_path: Path, engine: CpuEngine) -> No
     pages, *active = out.splitlines()[0].split(",")
     assert pages == engine.target.launch.pages
     assert tuple(active) == engine.target.launch.sandbox
+
+
+def test_a_keeper_that_fails_before_its_worker_says_why_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse() -> tuple[str, ...]:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(keeper.sandbox, "leave_namespaces", refuse)
+    nothing: Any = None
+    with (tmp_path / "log").open("wb") as log:
+        pid = os.fork()
+        if pid == 0:
+            keeper.keep(nothing, nothing, nothing, tmp_path, None, [log.fileno(), log.fileno(), log.fileno()])
+        _, status = os.waitpid(pid, 0)
+    assert os.WEXITSTATUS(status) == 90
+    assert "OSError: no more processes" in (tmp_path / "log").read_text()

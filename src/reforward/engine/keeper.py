@@ -26,6 +26,8 @@ def keep(
     """In the forked keeper. Writes `<pid>\\n` and later `<wait status>\\n` to the status pipe."""
     status = descriptors[2]
     try:
+        os.dup2(descriptors[1], 1)
+        os.dup2(descriptors[1], 2)
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         sandbox.leave_namespaces()
@@ -39,19 +41,19 @@ def keep(
                 os.close(descriptor)
         _, code = os.waitpid(worker, 0)
         os.write(status, f"{code}\n".encode())
-    finally:
         os._exit(0)
+    except BaseException:  # noqa: BLE001 - process boundary: the client reads it from the log
+        traceback.print_exc()
+    finally:
+        os._exit(_EXIT_LOST)
 
 
 def _become_worker(
     message: wire.Spawn, opened: wire.Open, vault: Vault, scratch: Path, pack_file: Path | None, descriptors: list[int]
 ) -> NoReturn:
-    from reforward.engine.worker import resident_of, work
-
     try:
-        log = descriptors[1]
-        os.dup2(log, 1)
-        os.dup2(log, 2)
+        from reforward.engine.worker import resident_of, work
+
         os.setsid()
         pack_descriptor = os.open(pack_file, os.O_RDWR) if pack_file else -1
         resident = resident_of(vault, message.packed)
