@@ -176,6 +176,7 @@ def test_a_keeper_that_fails_before_its_worker_says_why_in_the_log(
     with (tmp_path / "log").open("wb") as log:
         pid = os.fork()
         if pid == 0:
+            sys.stderr = sys.__stderr__
             keeper.keep(nothing, nothing, nothing, tmp_path, None, [log.fileno(), log.fileno(), log.fileno()])
         _, status = os.waitpid(pid, 0)
     assert os.WEXITSTATUS(status) == 90
