@@ -2,6 +2,7 @@
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -20,7 +21,7 @@ from reforward.app.optimize import Search
 from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.record import short
 from reforward.ledger.blobs import Blobs
-from reforward.propose.guest import Agent, Guest
+from reforward.propose.guest import Agent, Guest, Left
 
 
 class Invites(Protocol):
@@ -90,7 +91,7 @@ class Team:
             folder=worktree(desk.house.config.home, attempt),
             over=lambda: desk.closed or desk.over,
         )
-        left = agent.work(guest)
+        left = _worked(agent, guest)
         ended = Ended(
             attempt=attempt.id,
             how=self._clean(left.how.encode()).decode(),
@@ -107,6 +108,14 @@ class Team:
         for secret in self.secrets:
             text = text.replace(secret.encode(), b"[key]")
         return text
+
+
+def _worked(agent: Agent, guest: Guest) -> Left:
+    """Agents are built on libraries of others: whatever one raises ends its attempt, not the run."""
+    try:
+        return agent.work(guest)
+    except Exception as error:  # noqa: BLE001 - boundary to code that is not ours: becomes a record
+        return Left(how=f"failed: {type(error).__name__}: {error}", transcript=traceback.format_exc().encode())
 
 
 def worktree(home: Path, attempt: Attempt) -> Path:

@@ -16,7 +16,7 @@ from reforward.domain.errors import BadInput
 FILE = Path("reforward.toml")
 PREFIX = "REFORWARD_"
 MOST_THREADS = 1024
-KEYS = {"home": Path, "cache": Path, "threads": int, "device": str}
+KEYS = {"home": Path, "cache": Path, "threads": int, "device": str, "door": str}
 DEVICES = ("cpu", "cuda")
 
 
@@ -32,6 +32,8 @@ class Config:
     """Of every worker."""
     device: str = "cpu"
     """Where language models run: `cpu`, or `cuda` for the first NVIDIA GPU."""
+    door: str = ""
+    """Address of a run that is open elsewhere, for `reforward ask`."""
 
     @property
     def ledger(self) -> Path:
@@ -76,8 +78,8 @@ def _checked(found: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _cast(key: str, value: Any, where: str) -> Any:
-    if key == "device":
-        return _device(value, where)
+    if key in ("device", "door"):
+        return _device(value, where) if key == "device" else _door(value, where)
     return _folder(key, value, where) if KEYS[key] is Path else _threads(value, where)
 
 
@@ -105,6 +107,17 @@ def _device(value: Any, where: str) -> str:
     if value not in DEVICES:
         raise BadInput(f"{where}: device={value!r} is not known; known are {', '.join(DEVICES)}")
     return value
+
+
+def _door(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+        raise BadInput(f"{where}: door={value!r} is no address; it looks like http://127.0.0.1:PORT/KEY")
+    return value
+
+
+def environment() -> dict[str, str]:
+    """What a program that we start for somebody finds around it."""
+    return dict(os.environ)
 
 
 def _data_home() -> Path:

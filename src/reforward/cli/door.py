@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from reforward.app.desk import Desk
     from reforward.app.hosting import Door
+    from reforward.app.optimize import Search
 
 
 def mcp(
@@ -49,11 +51,33 @@ def mcp(
         host(subject, settings, budget=budget, resume=resume, from_stock=from_stock, door=door, emit=live)
 
 
+def searched_by(specs: list[str], base_url: str | None) -> "Search":
+    """The search that `--agent` names; the mechanical one if it names none."""
+    from reforward.app.optimize import PASSES
+
+    if not specs:
+        return PASSES
+    _need_agents()
+    from reforward.app.agents import Team, secret_values
+    from reforward.app.config import environment
+    from reforward.app.specs import parse_agent
+    from reforward.mcp.door import open_door
+
+    around = environment()
+    agents = [parse_agent(spec, around, base_url=base_url) for spec in specs]
+    return Team(agents=agents, door=open_door, secrets=secret_values(around)).search()
+
+
+def _need_agents() -> None:
+    for package in ("mcp", "starlette", "uvicorn"):
+        if find_spec(package) is None:
+            raise Unavailable(f"{package} is not installed; pip install 'reforward[agents]'")
+
+
 def _surface(port: int | None, names: list[str]) -> "Door":
-    try:
-        from reforward.mcp.door import open_door, open_stdio
-    except ModuleNotFoundError as error:
-        raise Unavailable(f"{error.name} is not installed; pip install 'reforward[agents]'") from None
+    _need_agents()
+    from reforward.mcp.door import open_door, open_stdio
+
     if port is None:
         return open_stdio
 

@@ -8,7 +8,8 @@ import typer
 from reforward import __version__
 from reforward.app.settings import Settings
 from reforward.cli import show
-from reforward.cli.door import mcp
+from reforward.cli.ask import ask
+from reforward.cli.door import mcp, searched_by
 from reforward.cli.judge import judge
 from reforward.cli.live import Live
 
@@ -78,6 +79,11 @@ def optimize(
     from_stock: Annotated[
         bool, typer.Option(help="Begin at the stock forward, not at the best that is known.")
     ] = False,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(help='Who searches instead of the passes: command:"program {brief}" or openai:MODEL; repeatable.'),
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="openai: address of another server that speaks its API.")] = None,
     min_gain: MinGain = 0.01,
     numerics: Numerics = None,
     length_scale: Scale = None,
@@ -107,6 +113,7 @@ def optimize(
             candidates=candidates,
             resume=resume,
             from_stock=from_stock,
+            search=searched_by(agent or [], base_url),
             emit=live,
         )
     show.as_json(result) if as_json else report(result)
@@ -257,6 +264,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 app.command()(mcp)
+app.command()(ask)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,121 @@
+"""Agents that are programs, driving a run over the scripted engine through the real door."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.house import scripted_house
+from door.house import QUICKER, ROLES
+from reforward.app.agents import Team, distinct, secret_values
+from reforward.app.budget import Budget
+from reforward.app.config import Config
+from reforward.app.events import AgentNews, Event
+from reforward.app.house import House
+from reforward.app.journal import Journal
+from reforward.app.specs import parse_agent
+from reforward.domain.attempt import Attempt, Ended
+from reforward.domain.candidate import Proposal
+from reforward.domain.errors import BadInput
+from reforward.ledger.store import SqlLedger
+from reforward.ledger.views import every, only
+from reforward.mcp.door import open_door
+
+AGENT = f"command:{sys.executable} {Path(__file__).with_name('agent.py')} {{brief}}"
+AROUND = {"PATH": os.defpath, "SOME_API_KEY": "sk-very-secret", "REFORWARD_HOME": "/nonexistent/elsewhere"}
+
+
+def house_on_disk(folder: Path) -> House:
+    house = scripted_house(ROLES, SqlLedger(folder / "ledger.db", folder / "blobs"))
+    return replace(house, config=Config(home=folder, cache=folder, threads=1))
+
+
+def run(folder: Path, *specs: str, seconds: float = 300) -> tuple[House, Journal, list[Event]]:
+    house, events = house_on_disk(folder), list[Event]()
+    agents = [parse_agent(spec, AROUND, base_url=None) for spec in specs]
+    search = Team(agents=agents, door=open_door, secrets=secret_values(AROUND)).search()
+    begun = house.new_run(base=house.loaded.stock, proposers=search.proposers)
+    house.ledger.append(begun)
+    journal = Journal(house.ledger, begun)
+    search.drive(house, journal, Budget(seconds=seconds), events.append)
+    return house, journal, events
+
+
+def test_a_program_works_through_the_door_and_leaves_its_record(tmp_path):
+    house, journal, events = run(tmp_path, f"{AGENT} slow quicker")
+    assert journal.incumbent.id == QUICKER.id
+    (attempt,), (ended,) = every(house.ledger, Attempt), every(house.ledger, Ended)
+    assert (ended.attempt, ended.how, attempt.run) == (attempt.id, "done", journal.run.id)
+    assert [p.author for p in every(house.ledger, Proposal)] == [attempt.author]
+    assert only(house.ledger.get(journal.turns[0].proposal), Proposal).reason == "quicker it is"
+    blobs = house.ledger.blobs
+    assert b"Make this forward pass faster" in blobs.get(attempt.brief)
+    transcript = blobs.get(ended.transcript)
+    assert b'"reason": "promising"' in transcript
+    assert b"key [key]" in transcript
+    for kept in (transcript, blobs.get(attempt.brief)):
+        assert b"sk-very-secret" not in kept
+        assert b"127.0.0.1:" not in kept, "an address is a key"
+    notes = list(tmp_path.glob("agents/*/notes/notes.md"))
+    assert [file.read_text() for file in notes] == ["tried ['slow', 'quicker']\n"]
+    assert len([event for event in events if isinstance(event, AgentNews)]) == 2
+
+
+def test_several_at_once_share_the_engine_and_one_that_fails_stops_nobody(tmp_path):
+    missing, broken = "command:no-such-program {brief}", f"command:{sys.executable} -c 'raise SystemExit(3)'"
+    house, journal, _ = run(tmp_path, f"{AGENT} quick", missing, f"{AGENT} slow", broken)
+    ends = {only(house.ledger.get(end.attempt), Attempt).author: end.how for end in every(house.ledger, Ended)}
+    python = Path(sys.executable).name
+    assert ends.pop("no-such-program").startswith("'no-such-program' is not installed")
+    assert ends == {python: "done", f"{python}-2": "done", f"{python}-3": "exit code 3"}
+    assert {p.author for p in every(house.ledger, Proposal)} == {python, f"{python}-2"}
+    assert len({v.candidate for v in journal.verdicts if v.tier == "fast"}) == 2
+
+
+def test_who_does_not_end_is_ended_with_all_that_it_started(tmp_path):
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '987']).pid, flush=True); subprocess.run(['sleep', '988'])"
+    begun = time.monotonic()
+    house, _, _ = run(tmp_path, f'command:{sys.executable} -c "{code}"', seconds=2)
+    assert time.monotonic() - begun < 30
+    (ended,) = every(house.ledger, Ended)
+    assert ended.how == "stopped: the run has ended"
+    child = int(house.ledger.blobs.get(ended.transcript).split()[0])
+    assert _gone(child)
+
+
+def test_an_agent_does_not_outlive_a_killed_controller():
+    code = (
+        "import subprocess, sys, time\n"
+        "leash = subprocess.Popen([sys.executable, '-m', 'reforward.propose.leash', 'sh', '-c', 'echo $$; sleep 989'],\n"
+        "                         stdin=subprocess.PIPE, start_new_session=True)\n"
+        "time.sleep(60)\n"
+    )
+    controller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert controller.stdout is not None
+    agent = int(controller.stdout.readline())
+    controller.kill()
+    controller.wait()
+    assert _gone(agent)
+
+
+def test_specs_that_mean_nothing_are_refused():
+    for spec in ("", "claude", "command:", "command:'open quote", "openai:"):
+        with pytest.raises(BadInput):
+            parse_agent(spec, {}, base_url=None)
+    with pytest.raises(BadInput, match="OPENAI_API_KEY"):
+        parse_agent("openai:some-model", {}, base_url=None)
+    assert distinct(["a", "b", "a", "a"]) == ["a", "b", "a-2", "a-3"]
+
+
+def _gone(pid: int) -> bool:
+    """Within ten seconds; what is dead and not yet waited for counts."""
+    for _ in range(100):
+        status = Path(f"/proc/{pid}/stat")
+        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.1)
+    return False
