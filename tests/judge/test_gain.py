@@ -219,3 +219,14 @@ def test_what_a_machine_sees_after_so_many_pairs_is_seen_every_other_time() -> N
     states = [simulate(seen, "fast", draw, 0.03, 0.03, prior=PRIOR)[0] for _ in range(400)]
     assert 0.4 <= states.count("faster") / 400 <= 0.85
     assert visible(PRIOR, CONTRACT, 2) > seen
+
+
+@pytest.mark.parametrize("tier", ["fast", "slow"])
+def test_single_passes_that_a_neighbour_slows_make_no_gain(tier: Tier) -> None:
+    noisy = Noise(deviation=0.2, freedom=7)
+    slowed = samples_of([[0.8, 0.0]] * 16)
+    assert estimate(slowed).mean == pytest.approx(0.4)
+    assert estimate(slowed).middle == pytest.approx(0.0)
+    for count in range(1, 17):
+        assert outlook(slowed[: 4 * count], CONTRACT, tier, 0, noisy).state != "faster"
+    assert outlook(samples_of([[0.5, 0.3]] * 16), CONTRACT, tier, 0, noisy).state == "faster"

@@ -4,6 +4,9 @@ The unit of inference is one pair of launches: its effect is the mean over its p
 candidate seconds). All samples count. The sample deviation of the pairs is never taken smaller than the passes inside
 them imply, since two or three pairs can agree by accident.
 
+Neighbours disturb passes one at a time, and by multiples: of two pairs, one slow incumbent pass each looks like a large and
+steady gain. So a gain must be there in the lower median of the passes too, not in the mean alone.
+
 Budget. A whole run may spend `contract.alpha` on false accepts. Only the slow tier promotes, so only it spends: the
 j-th confirmation of a run gets alpha * 6 / (pi * j)**2, which sums to alpha however many there are. Inside one session
 the budget is spread over its looks by a spending function (Lan and DeMets, Biometrika 1983; the linear member of the
@@ -52,6 +55,8 @@ class Estimate:
     """Standard error of the mean; infinite if nothing is known about the spread."""
     freedom: int
     """Degrees of freedom of `error`."""
+    middle: float
+    """Lower median over the passes: an effect that half of them reach, however large the others are."""
 
     def bound(self, level: float) -> float:
         """Half the width of the interval that errs on one side with probability `level`."""
@@ -86,13 +91,15 @@ def estimate(samples: Sequence[Sample], prior: Noise | None = None) -> Estimate:
     """Mean effect and its standard error, with what is known of the noise beforehand as long as the pairs look like it."""
     found = pairs(samples)
     mean = statistics.fmean(pair.effect for pair in found) if found else 0.0
+    middle = statistics.median_low([block for pair in found for block in pair.blocks] or [0.0])
     own = noise(samples)
     believed = [prior] if prior and own.deviation <= DISTURBED * prior.deviation else []
     freedom = own.freedom + sum(source.freedom for source in believed)
     if not found or not freedom:
-        return Estimate(pairs=len(found), mean=mean, error=math.inf, freedom=0)
+        return Estimate(pairs=len(found), mean=mean, error=math.inf, freedom=0, middle=middle)
     variance = sum(source.freedom * source.deviation**2 for source in (own, *believed)) / freedom
-    return Estimate(pairs=len(found), mean=mean, error=math.sqrt(variance / len(found)), freedom=freedom)
+    error = math.sqrt(variance / len(found))
+    return Estimate(pairs=len(found), mean=mean, error=error, freedom=freedom, middle=middle)
 
 
 def noise(samples: Sequence[Sample]) -> Noise:

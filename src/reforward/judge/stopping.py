@@ -60,7 +60,8 @@ def _state(now: Estimate, at_look: float | None, contract: Contract, tier: Tier)
 def _wins(now: Estimate, at_look: float, goal: float, tier: Tier) -> bool:
     low = now.mean - now.bound(at_look)
     assert not math.isnan(low), now
-    return low > 0 and now.mean >= goal if tier == "fast" else low > goal
+    clears = low > 0 and now.mean >= goal if tier == "fast" else low > goal
+    return clears and now.middle >= goal
 
 
 class StandardStopping:
