@@ -240,6 +240,9 @@ class LmHandle(Handle):
         made = self.ask(message, wire.Tokens, "run", self.step_s).steps
         if len(made) != steps or any(len(step) != width for step in made):
             self._dead("run", f"the worker sent {[len(step) for step in made[:9]]} tokens, not {steps} times {width}")
+        unknown = [token for step in made for token in step if not 0 <= token < self.vocab]
+        if unknown:
+            self._dead("run", f"the worker sent token {unknown[0]}, and the vocabulary has {self.vocab}")
         return made
 
     def rows(self, first: int, count: int) -> Tensor:

@@ -14,6 +14,8 @@ from pathlib import Path
 PATIENCE_S = 5.0
 """After so long, whatever still starts processes is not going to stand still."""
 TOLERANCE_NS = 1_000_000
+STOPPED, DEAD = frozenset("Tt"), frozenset("ZX")
+"""Letters of `/proc/<pid>/task/<tid>/stat`, see proc_pid_stat(5)."""
 CLEAN_LOOKS = 2
 """In a row: one look can miss a process that changes its parent while it goes on."""
 
@@ -46,8 +48,11 @@ def go_on(pid: int) -> None:
 
 
 def check(pid: int, before: Times) -> None:
-    """Raises `Restless` if a process used the processor since `stop`, or is new."""
-    for other, spent in times(pid).items():
+    """Raises `Restless` if a process used the processor since `stop`, is new, or is gone with what it used."""
+    after = times(pid)
+    if before.keys() - after.keys():
+        raise Restless("one of its processes ended while it was stopped")
+    for other, spent in after.items():
         if other not in before:
             raise Restless("it started a process while it was stopped")
         if spent - before[other] > TOLERANCE_NS:
@@ -58,7 +63,7 @@ def times(pid: int) -> Times:
     """Processor time of all of them so far; those that are gone, or dead and not yet waited for, are left out."""
     found: Times = {}
     for other in family(pid):
-        if _state(other) not in ("", "Z"):
+        if _states(other) - DEAD:
             with suppress(OSError):
                 found[other] = time.clock_gettime_ns(_clock_of(other))
     return found
@@ -81,14 +86,24 @@ def _children(pid: int) -> list[int]:
 
 
 def _still(pid: int) -> bool:
-    """Stopped, or dead. One that is gone was running when its parent's list was read."""
-    return _state(pid) in ("T", "t", "Z", "X")
+    """All its threads are stopped, or dead. One that is gone was running when its parent's list was read."""
+    states = _states(pid)
+    return bool(states) and states <= STOPPED | DEAD
 
 
-def _state(pid: int) -> str:
-    """The letter of `/proc/<pid>/stat`, see proc_pid_stat(5); empty if the process is gone."""
+def _states(pid: int) -> set[str]:
+    """States of all its threads: a process whose first thread has ended looks dead, and lives on. Empty if it is gone."""
+    found: set[str] = set()
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found.add(_state(thread))
+    return found
+
+
+def _state(thread: Path) -> str:
+    """The letter of a thread; empty if it went meanwhile, which it did while it ran."""
+    with suppress(OSError):
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
     return ""
 
 
