@@ -229,4 +229,4 @@ def test_single_passes_that_a_neighbour_slows_make_no_gain(tier: Tier) -> None:
     assert estimate(slowed).middle == pytest.approx(0.0)
     for count in range(1, 17):
         assert outlook(slowed[: 4 * count], CONTRACT, tier, 0, noisy).state != "faster"
-    assert outlook(samples_of([[0.5, 0.3]] * 16), CONTRACT, tier, 0, noisy).state == "faster"
+    assert outlook(samples_of([[0.5, 0.3]] * CONTRACT.pairs_at(tier)), CONTRACT, tier, 0, noisy).state == "faster"
