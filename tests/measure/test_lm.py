@@ -76,6 +76,29 @@ def test_thinning_keeps_what_is_wrong_and_first_rows(trial: LmTrial) -> None:
     assert len(thinner.rows) == 5
 
 
+def test_what_is_read_does_not_tell_which_requests_are_checked(trial: LmTrial) -> None:
+    scripts = trial._scripts("any")
+    read = [0] * len(scripts)
+    for _ in range(200):
+        checked = trial._checked(scripts)
+        drawn = trial._drawn(scripts, len(checked))
+        assert {(request, 0) for request in range(len(scripts))} <= drawn
+        for request, _ in drawn:
+            read[request] += 1
+    assert max(read) < 1.1 * min(read)
+
+
+def test_rows_of_requests_that_are_not_checked_are_forgotten_unless_wrong() -> None:
+    outbox = Outbox(np.eye(3, 4, dtype=np.float32))
+    rows = [Row(request=request, output=0, token=min(request, 1), place=request) for request in range(3)]
+    collector = Collector(drawn=frozenset((row.request, 0) for row in rows), worker=outbox)  # type: ignore[arg-type]
+    collector.arrived(rows)
+    collector.harvest(rows)
+    collector.forget({0})
+    assert collector.rows.keys() == {(0, 0), (2, 0)}
+    assert collector.wrong == {(2, 0)}
+
+
 def test_a_row_counts_as_it_was_when_its_token_arrived() -> None:
     outbox = Outbox(np.zeros((2, 4), np.float32))
     collector = Collector(drawn=frozenset({(0, 0)}), worker=outbox)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ greedy text of a truncated model collapses into repetition. Slow tier: the whole
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -38,6 +38,8 @@ ORACLE = 3
 """One in so many checked requests is compared with the float64 oracle too: the farthest from the stock, and others."""
 MOST_ROWS, LEAST_ROWS = 24, 4
 """Rows of a pass that are checked: many while a session is young, fewer of each pass as it grows longer."""
+SPARE = 1.5
+"""Times as many rows are taken as will be checked, since each has a lot of its own."""
 WRONG_ROWS = 4
 """Rows that broke a rule by themselves are kept as evidence, up to so many a pass."""
 BLOCK = 16
@@ -66,9 +68,13 @@ class Kept:
 class Collector:
     """Watches a pass. Drawn rows are taken as they are when their token arrives, so that a row that is written later counts
     for nothing; of all rows, those that are wrong by themselves are kept when the clock has stopped.
+
+    A worker can see which of its rows were read. So some are drawn of every request alike, each by a lot of its own, and
+    only the secret says, when the pass is over, which requests are checked.
     """
 
     drawn: frozenset[tuple[int, int]]
+    """(request, output)."""
     worker: LmWorker
     rows: dict[tuple[int, int], NDArray[np.float32]] = field(default_factory=dict[tuple[int, int], NDArray[np.float32]])
     wrong: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
@@ -77,7 +83,11 @@ class Collector:
         """Under the clock: copy what was drawn."""
         for row in rows:
             if (row.request, row.output) in self.drawn:
-                self.rows[row.request, row.output] = rows_of(self.worker.rows(row.place, 1))[0].copy()
+                self.rows[row.request, row.output] = rows_of(self.worker.rows(row.place, 1))[0]
+
+    def forget(self, requests: Container[int]) -> None:
+        """The pass is over: rows of the requests that are not checked, and not wrong by themselves, go."""
+        self.rows = {key: row for key, row in self.rows.items() if key[0] in requests or key in self.wrong}
 
     def harvest(self, rows: Sequence[Row]) -> None:
         """Read the outbox in blocks."""
@@ -126,10 +136,12 @@ class LmTrial:
     def timed(self, worker: Worker, arm: ArmName, launch: int, text: int) -> Timed:
         """One pass over the workload."""
         scripts = self._scripts(f"{launch}/{text}")
-        collector = Collector(drawn=self._drawn(scripts), worker=_lm(worker))
+        checked = self._checked(scripts)
+        collector = Collector(drawn=self._drawn(scripts, len(checked)), worker=_lm(worker))
         harvest: Harvest = collector.harvest if arm == "candidate" else ignore
         timing = replay(_lm(worker), scripts, self.limits, self.clock, harvest, collector.arrived)
         if arm == "candidate":
+            collector.forget(checked)
             self._keep(launch, text, scripts, timing, collector)
         return Timed(
             seconds=timing.busy_ns / 1e9,
@@ -149,11 +161,11 @@ class LmTrial:
         return tuple(made)
 
     def _keep(self, launch: int, text: int, scripts: tuple[Script, ...], timing: Timing, seen: Collector) -> None:
-        """Keep a pass; if all rows no longer fit, keep fewer of each."""
+        """Keep as many rows of a pass as of the others; if all no longer fit, fewer of each."""
         produced = {request: tuple(tokens) for request, tokens in timing.produced.items()}
         wrong = frozenset(seen.wrong)
         kept = Kept(launch=launch, text=text, scripts=scripts, produced=produced, rows=seen.rows, wrong=wrong)
-        self.kept.append(kept)
+        self.kept.append(self._thinned(kept))
         while sum(len(kept.rows) for kept in self.kept) > self.room and self.rows_per_pass > LEAST_ROWS:
             self.rows_per_pass = max(LEAST_ROWS, self.rows_per_pass // 2)
             self.kept = [self._thinned(kept) for kept in self.kept]
@@ -183,14 +195,20 @@ class LmTrial:
             for r, text in zip(requests, texts, strict=True)
         )
 
-    def _drawn(self, scripts: Sequence[Script]) -> frozenset[tuple[int, int]]:
-        """Which rows of a pass to check: some requests' first rows and as many of their others as memory allows."""
+    def _checked(self, scripts: Sequence[Script]) -> frozenset[int]:
+        """Which requests of a pass to check."""
         count = -(-len(scripts) // CHECKED)
-        requests = self.draw.sample(range(len(scripts)), min(count, self.rows_per_pass // 2))
-        first = [(request, 0) for request in requests]
-        others = [(request, output) for request in requests for output in range(1, scripts[request].outputs)]
-        room = min(len(others), self.rows_per_pass - len(first))
-        return frozenset([*first, *self.draw.sample(others, room)])
+        return frozenset(self.draw.sample(range(len(scripts)), min(count, self.rows_per_pass // 2)))
+
+    def _drawn(self, scripts: Sequence[Script], checked: int) -> frozenset[tuple[int, int]]:
+        """Which rows of every request to take: the first, and enough others if `checked` requests are checked."""
+        each = SPARE * (self.rows_per_pass / checked - 1)
+        return frozenset(
+            (request, output)
+            for request, script in enumerate(scripts)
+            for output in range(script.outputs)
+            if output == 0 or self.draw.random() * (script.outputs - 1) < each
+        )
 
     def _taught(self, kept: Kept, request: int) -> Output:
         return _output(kept, request, self._teach(kept, request, oracle=False))
