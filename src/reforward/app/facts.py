@@ -107,9 +107,9 @@ class LayerCost:
 def layer_costs(fast: Measurement, slow: Measurement, depths: tuple[int, int]) -> dict[ArmName, LayerCost]:
     """By arm, from medians over passes; empty for a module, or if both tiers run the same depth."""
     arms: tuple[ArmName, ...] = ("incumbent", "candidate")
-    rates = {arm: [_arm(m.candidate, arm, m.samples).decode_tok_s for m in (fast, slow)] for arm in arms}
     found: dict[ArmName, LayerCost] = {}
-    for arm, (short, whole) in rates.items():
+    for arm in arms:
+        short, whole = (_arm(m.candidate, arm, m.samples).decode_tok_s for m in (fast, slow))
         if short and whole and depths[0] < depths[1]:
             layer = (1 / whole.value - 1 / short.value) / (depths[1] - depths[0])
             found[arm] = LayerCost(layer_s=layer, rest_s=1 / whole.value - layer * depths[1])
