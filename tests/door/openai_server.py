@@ -21,6 +21,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.streams = body.get("stream", False)
         with self.server.lock:
             self.server.asked.append((self.path, self.headers.get("authorization", ""), body))
             steps = self.server.script
@@ -35,6 +36,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def stream(self, deltas: Sequence[dict[str, Any]], reason: str, *, whole: bool = True) -> None:
+        if not self.streams:
+            self._at_once(deltas, reason)
+            return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
@@ -47,6 +51,25 @@ class Handler(BaseHTTPRequestHandler):
             )
             self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
+
+    def _at_once(self, deltas: Sequence[dict[str, Any]], reason: str) -> None:
+        """The same answer for who does not stream."""
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(d.get("content") or "" for d in deltas)}
+        calls = [call for delta in deltas for call in delta.get("tool_calls", [])]
+        if calls:
+            text = "".join(call["function"]["arguments"] for call in calls)
+            message["tool_calls"] = [calls[0] | {"function": calls[0]["function"] | {"arguments": text}}]
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        whole = {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [choice],
+            "usage": usage,
+        }
+        self.answer(200, "application/json", json.dumps(whole).encode())
 
     def _event(self, choice: dict[str, Any], usage: dict[str, int] | None = None) -> None:
         chunk: dict[str, Any] = {

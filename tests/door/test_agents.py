@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,10 +35,12 @@ def house_on_disk(folder: Path) -> House:
     return replace(house, config=Config(home=folder, cache=folder, threads=1))
 
 
-def run(folder: Path, *specs: str, seconds: float = 300) -> tuple[House, Journal, list[Event]]:
+def run(
+    folder: Path, *specs: str, seconds: float = 300, around: Mapping[str, str] = AROUND
+) -> tuple[House, Journal, list[Event]]:
     house, events = house_on_disk(folder), list[Event]()
-    agents = [parse_agent(spec, AROUND, base_url=None) for spec in specs]
-    search = Team(agents=agents, door=open_door, secrets=secret_values(AROUND)).search()
+    agents = [parse_agent(spec, around, base_url=None) for spec in specs]
+    search = Team(agents=agents, door=open_door, secrets=secret_values(around)).search()
     begun = house.new_run(base=house.loaded.stock, proposers=search.proposers)
     house.ledger.append(begun)
     journal = Journal(house.ledger, begun)

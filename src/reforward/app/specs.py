@@ -1,5 +1,6 @@
 """What `--agent` may say, and the agent that it stands for."""
 
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,18 +9,28 @@ from reforward.domain.errors import BadInput, Unavailable
 from reforward.propose.command import Command
 from reforward.propose.guest import Agent
 
-KNOWN = 'command:"program {brief}", openai:MODEL'
+KNOWN = 'command:"program {brief}", openai:MODEL, mini-swe-agent:MODEL'
+TASK = "Read the file {brief} and do what it says. Your folder is the one that it lies in."
+MINI = ("mini", "--yolo", "--exit-immediately", "--cost-limit", "0", "--task", TASK, "--model")
+"""https://mini-swe-agent.com, version 2; models are named as litellm names them: openai/gpt-5, anthropic/claude-opus-4."""
 
 
 def parse_agent(spec: str, environment: Mapping[str, str], *, base_url: str | None) -> Agent:
-    """`command:...` or `openai:MODEL`; `BadInput` lists these."""
+    """`command:...`, `openai:MODEL` or a known program; `BadInput` lists these."""
     kind, _, rest = spec.partition(":")
     if kind == "command":
-        own = str(Path(sys.executable).parent)
-        return Command(rest, dict(environment) | {"PATH": f"{own}:{environment.get('PATH', '')}"})
+        return Command(rest, _around(environment))
+    if kind == "mini-swe-agent" and rest:
+        told = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_SILENT_STARTUP": "1"}
+        return Command(shlex.join((*MINI, rest)), _around(environment) | told, remedy="pip install mini-swe-agent")
     if kind == "openai" and rest:
         return _model(rest, environment, base_url)
     raise BadInput(f"agent {spec!r} is none of: {KNOWN}")
+
+
+def _around(environment: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment, with this `reforward` on the path."""
+    return dict(environment) | {"PATH": f"{Path(sys.executable).parent}:{environment.get('PATH', '')}"}
 
 
 def _model(name: str, environment: Mapping[str, str], base_url: str | None) -> Agent:

@@ -81,7 +81,9 @@ def optimize(
     ] = False,
     agent: Annotated[
         list[str] | None,
-        typer.Option(help='Who searches instead of the passes: command:"program {brief}" or openai:MODEL; repeatable.'),
+        typer.Option(
+            help="Who searches instead of the passes; repeatable: openai:MODEL, mini-swe-agent:MODEL, command:'program {brief}'."
+        ),
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="openai: address of another server that speaks its API.")] = None,
     min_gain: MinGain = 0.01,

@@ -27,8 +27,9 @@ class Command:
     started it; only what it submits is confined.
     """
 
-    def __init__(self, template: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, template: str, environment: Mapping[str, str], *, remedy: str = "") -> None:
         self.spec, self.environment = f"command:{template}", dict(environment)
+        self.remedy = remedy or "install it, or give its whole path"
         try:
             self.words = shlex.split(template)
         except ValueError as error:
@@ -42,7 +43,7 @@ class Command:
         fill(guest)
         environment = self.environment | {"REFORWARD_DOOR": guest.door}
         if shutil.which(self.words[0], path=environment.get("PATH")) is None:
-            return Left(how=f"{self.words[0]!r} is not installed; install it, or give its whole path", transcript=b"")
+            return Left(how=f"{self.words[0]!r} is not installed; {self.remedy}", transcript=b"")
         process = subprocess.Popen(
             [sys.executable, "-m", "reforward.propose.leash", *self._filled(guest)],
             stdin=subprocess.PIPE,
