@@ -158,6 +158,19 @@ def test_an_lm_in_bf16_is_judged_by_bf16_noise() -> None:
     assert ruled((output,)).reason == "faster"
 
 
+def test_rows_that_are_better_than_the_stocks_pay_for_no_others() -> None:
+    stock = downcast(INPUTS)
+    careless = ORACLE + 6 * (stock - ORACLE)
+    made = np.where(np.arange(COUNT)[:, None] % 2, careless, ORACLE)
+    output = Output(
+        name="launch 0, text 0, request 0", candidate=tensor(made), stock=tensor(stock), oracle=tensor(ORACLE),
+        tokens=tuple(int(token) for token in made.argmax(axis=1)),
+    )  # fmt: skip
+    verdict = ruled((output,))
+    assert verdict.reason == "numerics"
+    assert "typical error" in verdict.detail
+
+
 def test_non_finite_elements_must_be_the_stocks() -> None:
     made = STOCK.copy()
     made[3, 5] = np.nan

@@ -4,9 +4,10 @@
 float64 oracle with the stock forward's own error on the same inputs. How much rounding a row gathers has a heavy tail
 (a few rows in a hundred have several times the error of the others, in either forward), so the whole is judged by the
 typical row, a geometric mean of ratios, and the tail by the worst row and element against the stock's worst: a single
-wrong row or head does not hide in an average, and a rare honest one does not decide it. KL divergence and top-1 choices
-come on top. Where only the stock was computed, the triangle inequality bounds the distance between the two. No limit is
-absolute, but for the rounding of the output type itself: half a unit in the last place at the scale of the row.
+wrong row or head does not hide in an average, and a rare honest one does not decide it. In the mean a ratio below 1 counts
+as 1, so that rows that are better than the stock's pay for no others. KL divergence and top-1 choices come on top. Where
+only the stock was computed, the triangle inequality bounds the distance between the two. No limit is absolute, but for the
+rounding of the output type itself: half a unit in the last place at the scale of the row.
 """
 
 from collections.abc import Sequence
@@ -47,7 +48,7 @@ def _far(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> tuple[
     """Distance between candidate and stock: what both errors together allow, for a typical row and for the worst."""
     noise = found.stock_rms[judged] if judged.any() else BLIND_ULPS * found.rounding
     noise = np.maximum(noise, np.median(found.rounding))
-    typical = _middle(np.maximum(found.distance, _middle(found.rounding))) / _middle(noise)
+    typical = _middle(np.maximum(found.distance / _middle(noise), 1))
     worst = float(found.distance.max()) / max(float(noise.max()), float(found.rounding.max()), TINY)
     return (
         _at_most("typical distance from stock", typical, 1 + contract.error_ratio),
@@ -62,7 +63,7 @@ def _close(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> tupl
     peak = floor * found.peak[judged] / np.maximum(found.scale[judged], TINY)
     least = max(float(found.stock_worst[judged].max()), float(peak.max()))
     return (
-        _at_most("typical error", _middle(ours / theirs), contract.error_ratio),
+        _at_most("typical error", _middle(np.maximum(ours / theirs, 1)), contract.error_ratio),
         _at_most("worst row", float(ours.max() / theirs.max()), contract.worst_ratio),
         _at_most("worst element", float(found.candidate_worst[judged].max()) / least, contract.worst_ratio),
     )
@@ -76,7 +77,7 @@ def _choices(found: Errors, contract: Contract) -> tuple[Finding, ...]:
     tie = 2 * float(found.stock_worst[logits].max())
     lost = float((found.candidate_gap[logits] > tie).mean() - (found.stock_gap[logits] > tie).mean())
     return (
-        _at_most("typical KL divergence", _middle(ratios), contract.kl_ratio),
+        _at_most("typical KL divergence", _middle(np.maximum(ratios, 1)), contract.kl_ratio),
         _at_most("top-1 choices lost", lost, contract.top1_slack),
     )
 
