@@ -65,7 +65,9 @@ def test_a_program_works_through_the_door_and_leaves_its_record(tmp_path):
         assert b"127.0.0.1:" not in kept, "an address is a key"
     notes = list(tmp_path.glob("agents/*/notes/notes.md"))
     assert [file.read_text() for file in notes] == ["tried ['slow', 'quicker']\n"]
-    assert len([event for event in events if isinstance(event, AgentNews)]) == 2
+    news = [event for event in events if isinstance(event, AgentNews)]
+    assert [event.what.split()[0] for event in news] == ["begins:", "ends", "was"]
+    assert attempt.author in news[-1].what
 
 
 def test_several_at_once_share_the_engine_and_one_that_fails_stops_nobody(tmp_path):

@@ -68,6 +68,7 @@ class Team:
                 desk.close()
                 for thread in threads:
                     thread.join()
+        emit(AgentNews(author="engine", what=utilisation(desk)))
         return desk.cycle.screening_s
 
     def _attempt(self, desk: Desk, agent: Agent, name: str, door: str) -> None:
@@ -116,6 +117,13 @@ def _worked(agent: Agent, guest: Guest) -> Left:
         return agent.work(guest)
     except Exception as error:  # noqa: BLE001 - boundary to code that is not ours: becomes a record
         return Left(how=f"failed: {type(error).__name__}: {error}", transcript=traceback.format_exc().encode())
+
+
+def utilisation(desk: Desk) -> str:
+    """How much of the time since the desk was opened the engine worked, and for whom."""
+    elapsed = desk.cycle.elapsed_s
+    shares = ", ".join(f"{share.author} {share.seconds:.0f} s" for share in desk.shares())
+    return f"was busy {desk.busy_s / elapsed:.0%} of {elapsed:.0f} s: {shares or 'for nobody'}"
 
 
 def worktree(home: Path, attempt: Attempt) -> Path:
