@@ -1,6 +1,8 @@
 """Candidates that attack what measures them: the controller's memory and clock, the pause, the wire, the person who reads."""
 
+import os
 import select
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +17,7 @@ from reforward.domain.spec import Segment
 from reforward.engine import standstill
 from reforward.engine.cpu import CpuEngine
 from reforward.engine.handle import LmHandle
+from reforward.engine.sandbox import SIGNALS
 
 ONE = ([7], [Segment(slot=0, start=0, length=1)], [0], 0)
 SOCKETS = (
@@ -145,12 +148,18 @@ def spin(seconds):
 class Event(ctypes.Structure):
     _fields_ = [('value', ctypes.c_void_p), ('signo', ctypes.c_int), ('notify', ctypes.c_int), ('rest', ctypes.c_char * 48)]
 def wake_by_timers():
-    for index in range(1, 400):
+    for index in range(1, 60):
         timer, event = ctypes.c_void_p(), Event(None, 18, 0, b'')
         assert libc.timer_create(1, ctypes.byref(event), ctypes.byref(timer)) == 0
-        once = (ctypes.c_long * 4)(0, 0, index // 100, index % 100 * 10_000_000)
+        once = (ctypes.c_long * 4)(0, 0, 0, index * 10_000_000)
         assert libc.timer_settime(timer, 0, ctypes.byref(once), None) == 0
     threading.Thread(target=spin, args=(60,), daemon=True).start()
+def arm_many_timers():
+    made = [libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) for _ in range(2000)]
+    print(made.count(0), flush=True)
+def first_thread_ends():
+    threading.Thread(target=spin, args=(60,)).start()
+    libc.syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)
 def chain():
     if os.fork(): return
     os.setsid()
@@ -182,6 +191,30 @@ def test_a_timer_that_wakes_a_stopped_worker_is_found_out(start: Starter) -> Non
     wait_until_it_ran(worker)
     with pytest.raises(CandidateFailed, match=r"used \d+ ms of processor while it was stopped"):
         worker.resume()
+
+
+def test_what_ran_while_it_was_stopped_and_ended_is_found_out(start: Starter) -> None:
+    worker = running(start, "os.fork() or (spin(60), os._exit(0))")
+    worker.pause()
+    child = next(pid for pid in standstill.family(worker.process.pid) if pid != worker.process.pid)
+    os.kill(child, signal.SIGKILL)
+    time.sleep(0.1)
+    with pytest.raises(CandidateFailed, match="ended while it was stopped"):
+        worker.resume()
+
+
+def test_threads_that_outlive_the_first_of_their_process_are_stopped(start: Starter) -> None:
+    worker = running(start, "os.fork() or first_thread_ends()")
+    time.sleep(0.3)
+    worker.pause()
+    before = standstill.times(worker.process.pid)
+    assert len(before) == 2
+    time.sleep(0.1)
+    standstill.check(worker.process.pid, before)
+
+
+def test_timers_that_cost_the_other_arm_are_few(start: Starter) -> None:
+    assert int(running(start, "arm_many_timers()").process.log_tail()) <= SIGNALS
 
 
 def test_what_ran_after_its_last_pass_is_found_out_with_its_memory(start: Starter) -> None:

@@ -21,6 +21,10 @@ FILE_BYTES = 128 << 20
 OPEN_FILES = 256
 PROCESSES = 2048
 """Threads included, in all that one worker starts."""
+SIGNALS = 64
+"""Signals that wait for one worker, and with them timers of the kernel: each of those costs time even while its owner is
+stopped, which nobody is charged for but whoever runs then. So this bounds what an idle arm can take from the other.
+"""
 CPU_S = 24 * 3600
 """Processor time of one process."""
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev")
@@ -140,6 +144,7 @@ def limit(memory_bytes: int, file_bytes: int) -> None:
         resource.RLIMIT_FSIZE: file_bytes,
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_SIGPENDING: SIGNALS,
     }
     for kind, value in wanted.items():
         _lower(kind, value)

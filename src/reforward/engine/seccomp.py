@@ -28,8 +28,8 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "process_mrelease": (448, 448), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "ptrace": (101, 117),
     "quotactl": (179, 60), "reboot": (169, 142), "sched_setattr": (314, 274), "sched_setparam": (142, 118),
     "sched_setscheduler": (144, 119), "setns": (308, 268), "setpriority": (141, 140), "settimeofday": (164, 170),
-    "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "umount2": (166, 39), "unshare": (272, 97),
-    "userfaultfd": (323, 282),
+    "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "timerfd_create": (283, 85), "umount2": (166, 39),
+    "unshare": (272, 97), "userfaultfd": (323, 282),
 }  # fmt: skip
 """Calls that are refused whatever their arguments: name to number on (x86_64, aarch64)."""
 CHECKED: dict[str, tuple[int, int]] = {
