@@ -52,6 +52,21 @@ def _settled(pid: int, until: float) -> Times:
     while True:
         time.sleep(LOOK_S)
         after = times(pid)
+        if after == before:
+            return after
+        if time.monotonic() > until:
+            raise Restless(f"it goes on using the processor {PATIENCE_S:g} s after it was told to stop")
+        before = after
+
+
+def go_on(pid: int) -> None:
+    """Continue all of them."""
+    _signal(list(family(pid)), signal.SIGCONT)
+
+
+def check(pid: int, before: Times) -> None:
+    """Raises `Restless` if they used the processor since `stop`, or if one is new, or gone with what it used."""
+    after = times(pid)
     if before.keys() - after.keys():
         raise Restless("one of its processes ended while it was stopped")
     if after.keys() - before.keys():
