@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reforward.app.attempts import tallies
 from reforward.corpus.tiny import write_llama
 from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.job import Answer, Job
@@ -62,7 +63,7 @@ def kill_somewhere(process: "subprocess.Popen[str]", draw: random.Random) -> Non
     process.stdout.close()
 
 
-def test_a_run_of_agents_that_is_killed_again_and_again_ends_as_if_it_had_not_been(tmp_path):
+def test_a_run_of_agents_that_is_killed_again_and_again_ends_as_if_it_had_not_been(tmp_path, monkeypatch):
     write_llama(tmp_path / "tiny")
     (tmp_path / "agent.sh").write_text(SCRIPT)
     draw, rows = random.Random(7), 0
@@ -87,3 +88,8 @@ def test_a_run_of_agents_that_is_killed_again_and_again_ends_as_if_it_had_not_be
     }
     assert len(every(ledger, Attempt)) == 2 * (KILLS + 1)
     assert len(every(ledger, Ended)) >= 2
+    monkeypatch.setenv("REFORWARD_HOME", str(tmp_path / "home"))
+    listed = tallies(100)
+    assert [one.how for one in listed[-2:]] == ["done", "done"]
+    assert listed[0].how == "cut off"
+    assert {one.author: one.ruled for one in listed} == {"sh": 3, "sh-2": 3}

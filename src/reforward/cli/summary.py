@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.markup import escape
 
+from reforward.app.attempts import Tally
 from reforward.app.doctor import Check
 from reforward.app.optimize import Report
 from reforward.app.read import Best, Description, Line
@@ -85,6 +86,26 @@ def _log_row(line: Line, width: int) -> None:
     console.print(
         f"{begin}{short(line.candidate)} {line.verdict.tier} {word} {line.verdict.reason:<12} {gain:<26} {end}"
     )
+
+
+def attempt_rows(attempts: Sequence[Tally]) -> None:
+    """Agents, one line each."""
+    header = ["run", "author", "ruled", "accepted", "best gain", "seconds", "calls", "tokens in/out", "ended"]
+    lines = [
+        [
+            short(one.run),
+            escape(one.author),
+            str(one.ruled),
+            str(one.accepted),
+            "-" if one.best_gain is None else f"{one.best_gain:+.1%}",
+            "-" if one.seconds is None else f"{one.seconds:.0f}",
+            str(one.calls or "-"),
+            f"{one.tokens_in}/{one.tokens_out}" if one.calls else "-",
+            escape(one.how),
+        ]
+        for one in attempts
+    ]
+    show.rows(header, lines) if lines else console.print("no agent has worked here yet; see optimize --agent")
 
 
 def description(facts: Description) -> None:

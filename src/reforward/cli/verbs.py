@@ -177,11 +177,20 @@ def submit(
 
 
 @app.command()
-def log(limit: Annotated[int, typer.Option(min=1, help="Newest rows to print.")] = 30, as_json: Json = False) -> None:
+def log(
+    limit: Annotated[int, typer.Option(min=1, help="Newest rows to print.")] = 30,
+    agents: Annotated[bool, typer.Option("--agents", help="One line per attempt of an agent instead.")] = False,
+    as_json: Json = False,
+) -> None:
     """What was tried: one line per verdict or skip, newest last."""
+    from reforward.app.attempts import tallies
     from reforward.app.read import history
-    from reforward.cli.summary import log_rows
+    from reforward.cli.summary import attempt_rows, log_rows
 
+    if agents:
+        attempts = tallies(limit)
+        show.as_json(attempts) if as_json else attempt_rows(attempts)
+        return
     lines = history(limit)
     show.as_json(lines) if as_json else log_rows(lines)
 

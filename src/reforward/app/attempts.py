@@ -1,0 +1,67 @@
+"""What each agent came to: an attempt with its end, and the verdicts on what it proposed."""
+
+from dataclasses import dataclass
+
+from reforward.app.read import open_ledger
+from reforward.domain.attempt import Attempt, Ended
+from reforward.domain.candidate import Proposal
+from reforward.domain.ports import Ledger
+from reforward.domain.run import Turn
+from reforward.domain.verdict import Verdict
+from reforward.ledger.views import every, only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """One attempt."""
+
+    attempt: str
+    run: str
+    author: str
+    agent: str
+    started_at: str
+    how: str
+    """How it ended; `cut off` if nobody wrote that down."""
+    seconds: float | None
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    ruled: int
+    """Candidates of this author in this run that have a verdict."""
+    accepted: int
+    best_gain: float | None
+    """Largest gain of an accepted one over the incumbent of its turn."""
+
+
+def tallies(limit: int) -> tuple[Tally, ...]:
+    """The newest `limit` attempts, oldest first."""
+    ledger = open_ledger()
+    ends = {ended.attempt: ended for ended in every(ledger, Ended)}
+    attempts = every(ledger, Attempt)[-limit:] if limit > 0 else []
+    return tuple(_tally(ledger, attempt, ends.get(attempt.id)) for attempt in attempts)
+
+
+def _tally(ledger: Ledger, attempt: Attempt, ended: Ended | None) -> Tally:
+    verdicts = _verdicts(ledger, attempt)
+    won = [v for v in verdicts if v.tier == "slow" and v.ruling == "accept"]
+    return Tally(
+        attempt=attempt.id,
+        run=attempt.run,
+        author=attempt.author,
+        agent=attempt.agent,
+        started_at=attempt.started_at,
+        how=ended.how if ended else "cut off",
+        seconds=ended.seconds if ended else None,
+        calls=ended.calls if ended else 0,
+        tokens_in=ended.tokens_in if ended else 0,
+        tokens_out=ended.tokens_out if ended else 0,
+        ruled=len({verdict.candidate for verdict in verdicts}),
+        accepted=len({verdict.candidate for verdict in won}),
+        best_gain=max((verdict.gain.mid for verdict in won if verdict.gain), default=None),
+    )
+
+
+def _verdicts(ledger: Ledger, attempt: Attempt) -> list[Verdict]:
+    """On what this author proposed first in this run; attempts of one name in one run share them."""
+    own = {p.id for p in every(ledger, Proposal) if (p.run, p.author) == (attempt.run, attempt.author)}
+    return [only(ledger.get(turn.verdict), Verdict) for turn in every(ledger, Turn) if turn.proposal in own]
