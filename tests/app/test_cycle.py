@@ -1,11 +1,13 @@
 """The loop against the scripted engine: screening, confirmation, promotion, failures, skips, resume."""
 
+from dataclasses import replace
+
 from app.house import scripted_house
 from reforward.app.budget import Budget
 from reforward.app.cycle import Cycle
 from reforward.app.events import CouldNot, Event, Judged, Promoted
 from reforward.app.house import House
-from reforward.app.journal import Journal
+from reforward.app.journal import TRIALS, Journal
 from reforward.domain.candidate import Candidate
 from reforward.domain.ports import Idea, Unable
 from reforward.engine.scripted import Pace, Role, scripted_candidate
@@ -105,3 +107,24 @@ def test_a_budget_of_candidates_ends_screening():
     cycle.run()
     assert journal.screened == 2
     assert all(proposal.candidate != QUICKER.id for proposal in journal.proposals)
+
+
+def test_the_error_budget_is_shared_by_all_runs_against_the_same_incumbent():
+    ledger = MemoryLedger()
+    house = scripted_house({}, ledger)
+    cycle, journal, _ = start(house, QUICK)
+    first = journal.confirmations
+    order = journal.propose(Idea(candidate=QUICK, parent=house.loaded.stock.id, author="test", reason="again"))
+    assert order == 0
+    cycle.decide(QUICK, "slow")
+    assert (first, journal.confirmed, journal.confirmations) == (0, 1, 1)
+    _, other, _ = start(scripted_house({}, ledger), QUICK)
+    assert (other.confirmed, other.confirmations) == (0, 1), "a new run does not begin with a fresh budget"
+    trials = replace(house.new_run(base=house.loaded.stock, proposers=(TRIALS, "slow")), started_at="then")
+    ledger.append(trials)
+    trial = Journal(ledger, trials)
+    trial.propose(Idea(candidate=QUICKER, parent=house.loaded.stock.id, author=TRIALS, reason="known code"))
+    facts, outputs = house.measure(QUICKER, house.loaded.stock, "slow", confirmations=0)
+    trial.close_turn(facts, house.judge(0).rule(facts, outputs, house.contract), QUICKER, house.loaded.stock)
+    _, third, _ = start(scripted_house({}, ledger), QUICK)
+    assert third.confirmations == 1, "trials of the judge ask for no promotion"

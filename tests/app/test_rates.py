@@ -6,7 +6,8 @@ import pytest
 
 from app.house import scripted_house
 from reforward.app.facts import share
-from reforward.app.rates import AUTHOR, DRAWS, _count, _journal, _session, by_pair, drawn_accepts, slowed
+from reforward.app.journal import TRIALS
+from reforward.app.rates import DRAWS, _count, _journal, _session, by_pair, drawn_accepts, slowed
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Sample
 from reforward.domain.verdict import Verdict
@@ -28,7 +29,7 @@ def test_sessions_of_identical_code_are_rows_and_go_on_where_they_ended() -> Non
     assert found.session_s == 2.0
     assert found.pairs >= 1
     assert len({verdict.candidate for verdict in every(house.ledger, Verdict)}) == 2, "each copy is a candidate"
-    assert {proposal.author for proposal in again.proposals} == {AUTHOR}
+    assert {proposal.author for proposal in again.proposals} == {TRIALS}
 
 
 def test_a_slowed_incumbent_is_another_run_and_its_gain_is_seen() -> None:

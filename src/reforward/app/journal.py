@@ -1,11 +1,16 @@
 """A run as the ledger tells it: what was proposed, what was ruled, who is the incumbent, what is left to confirm."""
 
+from collections import Counter
+
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.measurement import Failed, Measurement
 from reforward.domain.ports import Idea, Ledger, Unable
 from reforward.domain.run import Run, Turn
 from reforward.domain.verdict import Verdict
 from reforward.ledger.views import every, only
+
+TRIALS = "rates"
+"""Author of sessions that try the judge on known code (`rates.py`): they ask for no promotion."""
 
 
 class Journal:
@@ -18,6 +23,7 @@ class Journal:
         self.turns = [t for t in every(ledger, Turn) if t.run == run.id]
         self.verdicts = [only(self.ledger.get(turn.verdict), Verdict) for turn in self.turns]
         self.skipped = {s.what for s in every(ledger, Skipped) if s.run == run.id}
+        self.elsewhere = _confirmations_elsewhere(ledger, run)
 
     @property
     def screened(self) -> int:
@@ -25,9 +31,17 @@ class Journal:
         return sum(verdict.tier == "fast" for verdict in self.verdicts)
 
     @property
-    def confirmations(self) -> int:
-        """Slow-tier verdicts of this run: looks that the error budget is shared by."""
+    def confirmed(self) -> int:
+        """Slow-tier verdicts of this run."""
         return sum(verdict.tier == "slow" for verdict in self.verdicts)
+
+    @property
+    def confirmations(self) -> int:
+        """Looks that the error budget is shared by: those of this run, and of other runs against the same incumbent.
+
+        Else whoever submits the same candidate again and again, each time as a run of its own, is accepted in the end.
+        """
+        return self.confirmed + self.elsewhere[self.incumbent.id]
 
     @property
     def incumbent(self) -> Candidate:
@@ -92,3 +106,14 @@ class Journal:
     def reason_for(self, candidate: Candidate) -> str:
         """Why it was proposed."""
         return self.proposal_of(candidate).reason
+
+
+def _confirmations_elsewhere(ledger: Ledger, run: Run) -> Counter[str]:
+    """Slow-tier verdicts of all other runs on this target, by the incumbent that they were made against."""
+    runs = {
+        other.id
+        for other in every(ledger, Run)
+        if other.id != run.id and other.target == run.target and TRIALS not in other.proposers
+    }
+    slow = {verdict.id for verdict in every(ledger, Verdict) if verdict.tier == "slow"}
+    return Counter(turn.incumbent for turn in every(ledger, Turn) if turn.run in runs and turn.verdict in slow)

@@ -72,7 +72,7 @@ def status(desk: Desk) -> Status:
         incumbent=journal.incumbent.id,
         incumbent_reason=journal.reason_for(journal.incumbent) if accepted else "what the run began with",
         screened=journal.screened,
-        confirmed=journal.confirmations,
+        confirmed=journal.confirmed,
         accepted=len(accepted),
         running=f"{running.kind} {short(running.candidate)}" if running else "",
         waiting=sum(share.waiting for share in shares),

@@ -15,7 +15,7 @@ from reforward.app.calibrate import calibrated
 from reforward.app.events import Event, Judged
 from reforward.app.facts import Rates, Share, share
 from reforward.app.house import House, open_house
-from reforward.app.journal import Journal
+from reforward.app.journal import TRIALS, Journal
 from reforward.app.settings import Settings
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
@@ -28,7 +28,6 @@ from reforward.domain.verdict import Verdict
 from reforward.judge.stopping import StandardStopping, outlook
 from reforward.ledger.views import every
 
-AUTHOR = "rates"
 DRAWS = 2000
 """Sessions that are drawn anew from the pairs of measured ones."""
 LEAST_PAIRS = 30
@@ -88,7 +87,7 @@ def _copy(stock: Candidate, number: int) -> Candidate:
 def _journal(house: House, base: Candidate, tier: Tier) -> Journal:
     """The last run that asked the same, or a new one."""
     house.ledger.append(base)
-    asked = house.new_run(base=base, proposers=(AUTHOR, tier))
+    asked = house.new_run(base=base, proposers=(TRIALS, tier))
     same = [old for old in every(house.ledger, Run) if replace(old, started_at=asked.started_at) == asked]
     run = same[-1] if same else asked
     house.ledger.append(run)
@@ -99,7 +98,7 @@ def _session(house: House, journal: Journal, tier: Tier) -> Verdict:
     incumbent, number = journal.base, len(journal.turns)
     candidate = _copy(house.loaded.stock, number)
     journal.propose(
-        Idea(candidate=candidate, parent=house.loaded.stock.id, author=AUTHOR, reason=f"copy {number} of the stock")
+        Idea(candidate=candidate, parent=house.loaded.stock.id, author=TRIALS, reason=f"copy {number} of the stock")
     )
     facts, outputs = house.measure(candidate, incumbent, tier, confirmations=0)
     verdict = house.judge(0).rule(facts, outputs, house.contract)

@@ -139,6 +139,7 @@ class LmTrial:
         checked = self._checked(scripts)
         collector = Collector(drawn=self._drawn(scripts, len(checked)), worker=_lm(worker))
         harvest: Harvest = collector.harvest if arm == "candidate" else ignore
+        worker.resume()
         timing = replay(_lm(worker), scripts, self.limits, self.clock, harvest, collector.arrived)
         if arm == "candidate":
             collector.forget(checked)

@@ -53,6 +53,7 @@ class ModuleTrial:
         material = self._inputs(f"{launch}/{text}", self.count)
         answers: list[dict[str, Tensor]] = []
         spent = 0
+        worker.resume()
         for inputs in material:
             begun = self.clock()
             answers.append(_module(worker).call(inputs))

@@ -39,7 +39,7 @@ class Trial(Protocol):
         ...
 
     def timed(self, worker: Worker, arm: ArmName, launch: int, text: int) -> Timed:
-        """One pass. The worker is running on entry and paused on return; outputs of the candidate are kept."""
+        """One pass. The worker is paused on entry and on return: material is made first, so that it has no time of its own."""
         ...
 
     def outputs(self) -> tuple[Output, ...]:
@@ -125,7 +125,6 @@ class Session:
         return worker
 
     def _pass(self, worker: Worker, arm: ArmName, launch: int, text: int) -> None:
-        worker.resume()
         timed = self.trial.timed(worker, arm, launch, text)
         self.samples.append(
             Sample(
