@@ -2,17 +2,14 @@
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
 
-from ledger.records import FIRST, STOCK, measurement
 from reforward.app.budget import Budget, InTime, parse_seconds
 from reforward.app.diffs import stat, unified
-from reforward.app.facts import layer_costs, median, tier_agreement
+from reforward.app.facts import median, tier_agreement
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import BadInput
-from reforward.domain.measurement import Measurement, Sample
 from reforward.domain.verdict import Interval, Verdict
 
 
@@ -96,19 +93,3 @@ def test_tiers_agree_when_they_rank_alike():
         [*fast, ruled("a", "slow", 3), ruled("b", "slow", 1), ruled("c", "slow", 2)]
     ) == pytest.approx(-1)
     assert tier_agreement([*fast, ruled("a", "slow", 3), ruled("b", "slow", 1)]) is None
-
-
-def test_the_cost_of_a_layer_comes_from_two_depths() -> None:
-    def session(layers: int) -> Measurement:
-        samples = tuple(
-            Sample(arm=arm, launch=0, order=order, seconds=1.0, decode_s=(layers * each + 0.5) * 8, decode_tokens=8)
-            for order, (arm, each) in enumerate((("incumbent", 0.25), ("candidate", 0.125)))
-        )
-        return replace(measurement(FIRST, STOCK, "slow"), samples=samples)
-
-    costs = layer_costs(session(2), session(4), (2, 4))
-    assert {arm: (cost.layer_s, cost.rest_s) for arm, cost in costs.items()} == {
-        "incumbent": (pytest.approx(0.25), pytest.approx(0.5)),
-        "candidate": (pytest.approx(0.125), pytest.approx(0.5)),
-    }
-    assert layer_costs(session(4), session(4), (4, 4)) == {}

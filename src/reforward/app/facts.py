@@ -96,26 +96,6 @@ def _arm(arm: Arm, name: ArmName, samples: Sequence[Sample]) -> ArmFacts:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerCost:
-    """Where the time of a decoded token goes, from sessions at two depths: so much for each layer, so much for the rest."""
-
-    layer_s: float
-    rest_s: float
-
-
-def layer_costs(fast: Measurement, slow: Measurement, depths: tuple[int, int]) -> dict[ArmName, LayerCost]:
-    """By arm, from medians over passes; empty for a module, or if both tiers run the same depth."""
-    arms: tuple[ArmName, ...] = ("incumbent", "candidate")
-    found: dict[ArmName, LayerCost] = {}
-    for arm in arms:
-        short, whole = (_arm(m.candidate, arm, m.samples).decode_tok_s for m in (fast, slow))
-        if short and whole and depths[0] < depths[1]:
-            layer = (1 / whole.value - 1 / short.value) / (depths[1] - depths[0])
-            found[arm] = LayerCost(layer_s=layer, rest_s=1 / whole.value - layer * depths[1])
-    return found
-
-
 def count_verdicts(verdicts: Sequence[Verdict]) -> dict[str, int]:
     """`tier ruling reason` -> how many."""
     return dict(Counter(f"{v.tier} {v.ruling} {v.reason}" for v in verdicts).most_common())

@@ -9,13 +9,13 @@ from reforward.app.budget import Budget, parse_seconds
 from reforward.app.calibrate import calibrated
 from reforward.app.cycle import Cycle
 from reforward.app.events import Emit, Working
-from reforward.app.facts import LayerCost, SessionFacts, count_verdicts, layer_costs, session_facts, tier_agreement
+from reforward.app.facts import SessionFacts, count_verdicts, session_facts, tier_agreement
 from reforward.app.house import House, open_house
 from reforward.app.journal import Journal
 from reforward.app.settings import Settings
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import BadInput
-from reforward.domain.measurement import ArmName, Measurement
+from reforward.domain.measurement import Measurement
 from reforward.domain.run import Run
 from reforward.domain.verdict import Verdict
 from reforward.ledger.views import only
@@ -51,8 +51,6 @@ class Report:
     """Of the last promotion; None if nothing was proven faster."""
     session: SessionFacts | None
     """Of the last promotion: the incumbent before it against the best, at the slow tier."""
-    layers: dict[ArmName, LayerCost]
-    """Of the same pair of candidates, from both tiers."""
     changed: tuple[tuple[str, int, int], ...]
     """(file, lines added, lines removed) against the stock forward."""
 
@@ -146,20 +144,12 @@ def _report(
         best_reason=journal.reason_for(best) if accepted else "what the run began with",
         verdict=accepted[-1] if accepted else None,
         session=session_facts(_measured(house, accepted[-1])) if accepted else None,
-        layers=_layers(house, journal, accepted[-1]) if accepted else {},
         changed=diffs.stat(house.loaded.stock, best),
     )
 
 
 def _measured(house: House, verdict: Verdict) -> Measurement:
     return only(house.ledger.get(verdict.measurement), Measurement)
-
-
-def _layers(house: House, journal: Journal, won: Verdict) -> dict[ArmName, LayerCost]:
-    """From the session that won, and the one that screened the same candidate against the same incumbent."""
-    subject, slow = house.loaded.subject, _measured(house, won)
-    screened = next(v for v in reversed(journal.verdicts) if v.tier == "fast" and v.candidate == won.candidate)
-    return layer_costs(_measured(house, screened), slow, (subject.depth_of("fast"), subject.depth_of("slow")))
 
 
 def compare_answers(subject: str, settings: Settings, report: Report, emit: Emit) -> dict[str, str]:

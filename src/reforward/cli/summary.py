@@ -39,10 +39,6 @@ def report(facts: Report) -> None:
         f"gain in work per second, full model on held-out traffic: [bold]{show.percent(facts.verdict.gain)}[/]"
     )
     show.session(facts.session)
-    for arm, cost in facts.layers.items():
-        console.print(
-            f"{arm}: a decoded token costs {cost.layer_s * 1e3:.3f} ms a layer and {cost.rest_s * 1e3:.2f} ms besides"
-        )
     files = ", ".join(f"{path} +{added} -{removed}" for path, added, removed in facts.changed)
     console.print(f"changed against the stock forward: {files}")
     console.print(f"see it: reforward diff {short(facts.best)}; use it: reforward export {short(facts.best)} DIR")
