@@ -230,3 +230,12 @@ def test_single_passes_that_a_neighbour_slows_make_no_gain(tier: Tier) -> None:
     for count in range(1, 17):
         assert outlook(slowed[: 4 * count], CONTRACT, tier, 0, noisy).state != "faster"
     assert outlook(samples_of([[0.5, 0.3]] * CONTRACT.pairs_at(tier)), CONTRACT, tier, 0, noisy).state == "faster"
+
+
+def test_one_per_cent_is_resolved_with_many_pairs() -> None:
+    draw, patient = np.random.default_rng(8), Contract(numerics="reassociated", min_gain=0.01, max_pairs=96)
+    faster = [simulate(0.02, "slow", draw, 0.02, 0.02, contract=patient)[0] for _ in range(60)]
+    short = [simulate(0.02, "slow", draw, 0.02, 0.02)[0] for _ in range(60)]
+    assert faster.count("faster") >= 0.8 * 60
+    assert short.count("faster") <= 0.3 * 60
+    assert [simulate(0.0, "slow", draw, 0.02, 0.02, contract=patient)[0] for _ in range(60)].count("faster") == 0

@@ -117,7 +117,8 @@ def open_house(subject: str, settings: Settings, emit: Emit = ignore, *, resume:
     emit(Working(what=f"opening {subject}: weights, engine, ledger"))
     loaded = load_subject(subject, config)
     default = "reassociated" if loaded.subject.host == "lm" else "bit-exact"
-    contract = Contract(numerics=settings.numerics or default, min_gain=settings.min_gain)
+    numerics, least = settings.numerics or default, settings.min_gain
+    contract = Contract(numerics=numerics, min_gain=least, max_pairs=settings.max_pairs)
     ledger = SqlLedger(config.ledger, config.blobs)
     engine = open_engine(loaded, config, contract)
     try:

@@ -42,6 +42,7 @@ Traffic = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every worker. Default: physical cores.")]
 MinGain = Annotated[float, typer.Option(help="The gain that counts: 0.01 is 1 %.")]
+MaxPairs = Annotated[int, typer.Option(help="Most pairs of launches of a confirmation; small gains need many.")]
 Scale = Annotated[float | None, typer.Option(help="Multiply token counts by this. Default: chosen and printed.")]
 Requests = Annotated[int, typer.Option(min=1, help="Requests in the distilled workload.")]
 Numerics = Annotated[
@@ -87,6 +88,7 @@ def optimize(
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="openai: address of another server that speaks its API.")] = None,
     min_gain: MinGain = 0.01,
+    max_pairs: MaxPairs = 16,
     numerics: Numerics = None,
     length_scale: Scale = None,
     requests: Requests = 6,
@@ -100,6 +102,7 @@ def optimize(
     settings = Settings(
         traffic=traffic,
         min_gain=min_gain,
+        max_pairs=max_pairs,
         numerics=numerics,
         length_scale=length_scale,
         requests=requests,
@@ -150,6 +153,7 @@ def submit(
     reason: Annotated[str, typer.Option(help="Why it should be faster; kept with the proposal.")] = "submitted by hand",
     traffic: Traffic = None,
     min_gain: MinGain = 0.01,
+    max_pairs: MaxPairs = 16,
     numerics: Numerics = None,
     length_scale: Scale = None,
     requests: Requests = 6,
@@ -165,6 +169,7 @@ def submit(
     settings = Settings(
         traffic=traffic,
         min_gain=min_gain,
+        max_pairs=max_pairs,
         numerics=numerics,
         length_scale=length_scale,
         requests=requests,
