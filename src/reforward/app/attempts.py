@@ -43,7 +43,7 @@ def tallies(limit: int) -> tuple[Tally, ...]:
 
 def _tally(ledger: Ledger, attempt: Attempt, ended: Ended | None) -> Tally:
     verdicts = _verdicts(ledger, attempt)
-    won = [v for v in verdicts if v.tier == "slow" and v.ruling == "accept"]
+    won = [v for v in verdicts if v.admits]
     return Tally(
         attempt=attempt.id,
         run=attempt.run,

@@ -1,12 +1,12 @@
 """How noisy this machine is now: the stock forward against itself, kept in the ledger, measured again when it is old."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from reforward.app.events import Calibrated, Event, Working
+from reforward.app.events import Calibrated, Emit, Working
 from reforward.app.house import House
 from reforward.domain.calibration import Calibration
 from reforward.domain.contract import Contract
@@ -35,7 +35,7 @@ class FixedPairs:
         return "stop" if len(gain.pairs(samples)) >= self.count else "continue"
 
 
-def calibrated(house: House, emit: Callable[[Event], None]) -> House:
+def calibrated(house: House, emit: Emit) -> House:
     """The house with the noise of its fast tier, from the ledger if that is fresh, else measured now."""
     known = fresh(house) or calibrate(house, emit)
     visible = tuple((count, gain.visible(known.noise, house.contract, count)) for count in _ends(house.contract))
@@ -74,7 +74,7 @@ def fresh(house: House) -> Calibration | None:
     return found[-1] if found else None
 
 
-def calibrate(house: House, emit: Callable[[Event], None]) -> Calibration:
+def calibrate(house: House, emit: Emit) -> Calibration:
     """One A/A session at the fast tier; the measurement and what it told are appended."""
     emit(Working(what=f"how noisy is this machine? {PAIRS} pairs of launches of the stock forward against itself"))
     stock, workload, begun = house.loaded.stock, house.traffic.search, time.monotonic()

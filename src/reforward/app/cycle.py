@@ -1,10 +1,9 @@
 """The loop: one turn asks for an idea, measures it, has it judged, and writes everything down. Read this file first."""
 
 import time
-from collections.abc import Callable
 
 from reforward.app.budget import Budget
-from reforward.app.events import CouldNot, Event, Judged, Promoted, Proposed, Working
+from reforward.app.events import CouldNot, Emit, Judged, Promoted, Proposed, Working
 from reforward.app.house import House
 from reforward.app.journal import Journal
 from reforward.domain.candidate import Candidate
@@ -17,9 +16,7 @@ from reforward.domain.verdict import Verdict
 class Cycle:
     """A run in progress. All that it knows lies in the journal, so a killed run goes on where it stopped."""
 
-    def __init__(
-        self, house: House, journal: Journal, proposer: Proposer, budget: Budget, emit: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, house: House, journal: Journal, proposer: Proposer, budget: Budget, emit: Emit) -> None:
         self.house, self.journal, self.proposer, self.budget, self.emit = house, journal, proposer, budget, emit
         self.started = time.monotonic()
         self.screening_s = 0.0

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from reforward.app import public
@@ -19,7 +20,7 @@ from reforward.app.house import House
 from reforward.app.journal import Journal
 from reforward.app.public import Costs, Look, Ruling
 from reforward.app.submit import refuse_incumbent
-from reforward.domain.candidate import Candidate, Proposal
+from reforward.domain.candidate import Candidate
 from reforward.domain.errors import BadInput, EngineLost, ReforwardError, Unavailable
 from reforward.domain.job import Answer, Job, Kind
 from reforward.domain.ports import Idea
@@ -70,7 +71,9 @@ class Desk:
         self._jobs = {job.id: job for job in every(house.ledger, Job) if job.run == journal.run.id}
         self._answers = {answer.job: answer for answer in every(house.ledger, Answer) if answer.job in self._jobs}
         self._waiting = [job for job in self._jobs.values() if job.id not in self._answers]
-        self._authors = {job.id: self._proposal(job.candidate).author for job in self._waiting if job.kind == "submit"}
+        self._authors = {
+            job.id: journal.proposal_of(job.candidate).author for job in self._waiting if job.kind == "submit"
+        }
         self._seconds: dict[str, float] = {}
 
     # --- for guests ---
@@ -192,7 +195,7 @@ class Desk:
         return verdict
 
     def _submitted(self, candidate: Candidate) -> Verdict | None:
-        proposal = self._proposal(candidate.id)
+        proposal = self.journal.proposal_of(candidate.id)
         idea = Idea(candidate=candidate, parent=proposal.parent, author=proposal.author, reason=proposal.reason)
         self.inbox.put(idea)
         self.cycle.run()
@@ -219,9 +222,6 @@ class Desk:
     def _propose(self, candidate: Candidate, author: str, reason: str) -> None:
         parent = self.journal.incumbent.id
         self.journal.propose(Idea(candidate=candidate, parent=parent, author=author[:NAME], reason=reason))
-
-    def _proposal(self, candidate: str) -> Proposal:
-        return next(p for p in self.journal.proposals if p.candidate == candidate)
 
     def _author(self, job: Job) -> str:
         return self._authors.get(job.id, "before the restart")
@@ -251,9 +251,4 @@ class Desk:
 
 def _before(job: Job, waiting: Iterable[Job]) -> int:
     """At most so many are served before it: those that came earlier."""
-    count = 0
-    for other in waiting:
-        if other.id == job.id:
-            break
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(lambda other: other.id != job.id, waiting))

@@ -18,7 +18,7 @@ UNPROVEN = "UNPROVEN: no verdict at the slow tier accepts this candidate; nothin
 def evidence(ledger: Ledger, candidate: Candidate) -> str:
     """The last slow-tier accept of a candidate with its setting; without one, that it is unproven, and every verdict."""
     verdicts = [verdict for verdict in every(ledger, Verdict) if verdict.candidate == candidate.id]
-    proven = [verdict for verdict in verdicts if verdict.tier == "slow" and verdict.ruling == "accept"]
+    proven = [verdict for verdict in verdicts if verdict.admits]
     lines = [f"candidate {candidate.id}"]
     if proven:
         lines += _proof(ledger, proven[-1])
@@ -48,10 +48,9 @@ def _proof(ledger: Ledger, verdict: Verdict) -> list[str]:
 def _where(ledger: Ledger, target_id: str) -> list[str]:
     target = only(ledger.get(target_id), Target)
     subject = only(ledger.get(target.subject), Subject)
-    machine = target.machine
     return [
         f"subject {subject.name} ({subject.dtype}), weights {subject.weights}",
-        f"machine {machine.cpu}, {machine.cores} cores, {machine.isa}; {', '.join(target.software)}",
+        f"machine {target.machine.words}; {', '.join(target.software)}",
         f"launch {target.launch.words}",
     ]
 

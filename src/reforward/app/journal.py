@@ -1,6 +1,7 @@
 """A run as the ledger tells it: what was proposed, what was ruled, who is the incumbent, what is left to confirm."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.measurement import Failed, Measurement
@@ -20,10 +21,11 @@ class Journal:
         self.ledger, self.run = ledger, run
         self.base = only(self.ledger.get(run.base), Candidate)
         self.proposals = [p for p in every(ledger, Proposal) if p.run == run.id]
-        self.turns = [t for t in every(ledger, Turn) if t.run == run.id]
+        turns = every(ledger, Turn)
+        self.turns = [turn for turn in turns if turn.run == run.id]
         self.verdicts = [only(self.ledger.get(turn.verdict), Verdict) for turn in self.turns]
         self.skipped = {s.what for s in every(ledger, Skipped) if s.run == run.id}
-        self.elsewhere = _confirmations_elsewhere(ledger, run)
+        self.elsewhere = _confirmations_elsewhere(ledger, run, turns)
 
     @property
     def screened(self) -> int:
@@ -44,10 +46,20 @@ class Journal:
         return self.confirmed + self.elsewhere[self.incumbent.id]
 
     @property
+    def accepted(self) -> list[Verdict]:
+        """Verdicts that promoted a candidate in this run."""
+        return [verdict for verdict in self.verdicts if verdict.admits]
+
+    @property
     def incumbent(self) -> Candidate:
         """The last candidate that the slow tier accepted in this run, or the one that it began with."""
-        accepted = [v for v in self.verdicts if v.tier == "slow" and v.ruling == "accept"]
+        accepted = self.accepted
         return only(self.ledger.get(accepted[-1].candidate), Candidate) if accepted else self.base
+
+    @property
+    def incumbent_reason(self) -> str:
+        """Why the incumbent was proposed."""
+        return self.reason_for(self.incumbent) if self.accepted else "what the run began with"
 
     def next_to_confirm(self) -> Candidate | None:
         """The most promising candidate against the present incumbent that the slow tier has not seen."""
@@ -93,22 +105,22 @@ class Journal:
     ) -> None:
         """Append facts, ruling and their place in the run, all or none."""
         turn = Turn(
-            run=self.run.id, proposal=self.proposal_of(candidate).id, verdict=verdict.id, incumbent=incumbent.id
+            run=self.run.id, proposal=self.proposal_of(candidate.id).id, verdict=verdict.id, incumbent=incumbent.id
         )
         self.ledger.append(measurement, verdict, turn)
         self.turns.append(turn)
         self.verdicts.append(verdict)
 
-    def proposal_of(self, candidate: Candidate) -> Proposal:
+    def proposal_of(self, candidate: str) -> Proposal:
         """The proposal that brought this candidate into the run."""
-        return next(p for p in self.proposals if p.candidate == candidate.id)
+        return next(p for p in self.proposals if p.candidate == candidate)
 
     def reason_for(self, candidate: Candidate) -> str:
         """Why it was proposed."""
-        return self.proposal_of(candidate).reason
+        return self.proposal_of(candidate.id).reason
 
 
-def _confirmations_elsewhere(ledger: Ledger, run: Run) -> Counter[str]:
+def _confirmations_elsewhere(ledger: Ledger, run: Run, turns: Sequence[Turn]) -> Counter[str]:
     """Slow-tier verdicts of all other runs on this target, by the incumbent that they were made against."""
     runs = {
         other.id
@@ -116,4 +128,4 @@ def _confirmations_elsewhere(ledger: Ledger, run: Run) -> Counter[str]:
         if other.id != run.id and other.target == run.target and TRIALS not in other.proposers
     }
     slow = {verdict.id for verdict in every(ledger, Verdict) if verdict.tier == "slow"}
-    return Counter(turn.incumbent for turn in every(ledger, Turn) if turn.run in runs and turn.verdict in slow)
+    return Counter(turn.incumbent for turn in turns if turn.run in runs and turn.verdict in slow)

@@ -10,6 +10,7 @@ from reforward.app.public import Tried
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import BadInput
 from reforward.domain.record import short
+from reforward.judge.ruling import percent
 from reforward.propose.brief import Facts, render
 
 MOST_LINES = 2000
@@ -62,18 +63,17 @@ def status(desk: Desk) -> Status:
     """Where the run stands."""
     house, journal, elapsed = desk.house, desk.journal, desk.cycle.elapsed_s
     target, left = house.engine.target, desk.budget.left(elapsed)
-    accepted = [v for v in journal.verdicts if v.tier == "slow" and v.ruling == "accept"]
     running, shares = desk.running, desk.shares()
     return Status(
         subject=house.loaded.subject.name,
         about=house.describe(),
-        machine=f"{target.machine.cpu}, {target.machine.cores} cores, {target.machine.isa}; {target.launch.words}",
+        machine=f"{target.machine.words}; {target.launch.words}",
         stock=house.loaded.stock.id,
         incumbent=journal.incumbent.id,
-        incumbent_reason=journal.reason_for(journal.incumbent) if accepted else "what the run began with",
+        incumbent_reason=journal.incumbent_reason,
         screened=journal.screened,
         confirmed=journal.confirmed,
-        accepted=len(accepted),
+        accepted=len(journal.accepted),
         running=f"{running.kind} {short(running.candidate)}" if running else "",
         waiting=sum(share.waiting for share in shares),
         shares=shares,
@@ -160,5 +160,4 @@ def brief(desk: Desk, door: str = "") -> str:
 
 
 def _percent(row: Tried) -> str:
-    gain = row.ruling.gain
-    return "" if gain is None else f" {gain.mid:+.1%} [{gain.low:+.1%}, {gain.high:+.1%}]"
+    return f" {percent(row.ruling.gain)}" if row.ruling.gain else ""

@@ -123,12 +123,12 @@ def _alike(old: Run, new: Run) -> bool:
 def _report(
     house: House, journal: Journal, best: Candidate, screened: int, screening_s: float, seconds: float
 ) -> Report:
-    accepted = [v for v in journal.verdicts if v.tier == "slow" and v.ruling == "accept"]
+    accepted = journal.accepted
     target = house.engine.target
     return Report(
         run=journal.run.id,
         subject=house.loaded.subject.name,
-        machine=f"{target.machine.cpu}, {target.machine.cores} cores, {target.machine.isa}",
+        machine=target.machine.words,
         threads=target.launch.threads,
         pages=target.launch.pages,
         workload=house.workload.source,
@@ -141,7 +141,7 @@ def _report(
         verdicts=count_verdicts(journal.verdicts),
         tier_agreement=tier_agreement(journal.verdicts),
         best=best.id,
-        best_reason=journal.reason_for(best) if accepted else "what the run began with",
+        best_reason=journal.incumbent_reason,
         verdict=accepted[-1] if accepted else None,
         session=session_facts(_measured(house, accepted[-1])) if accepted else None,
         changed=diffs.stat(house.loaded.stock, best),

@@ -8,11 +8,11 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from reforward.app.calibrate import calibrated
-from reforward.app.events import Event, Judged
+from reforward.app.events import Emit, Judged
 from reforward.app.facts import Rates, Share, share
 from reforward.app.house import House, open_house
 from reforward.app.journal import TRIALS, Journal
@@ -51,9 +51,7 @@ class Slowed({name}):
 '''
 
 
-def rates(
-    subject: str, settings: Settings, *, tier: Tier, sessions: int, slowdown: float, emit: Callable[[Event], None]
-) -> Rates:
+def rates(subject: str, settings: Settings, *, tier: Tier, sessions: int, slowdown: float, emit: Emit) -> Rates:
     """Run sessions until there are `sessions` of them, and count."""
     if sessions < 1 or not 0 <= slowdown < 1:
         raise BadInput(f"--sessions must be at least 1 and --slowdown in [0, 1), got {sessions} and {slowdown}")

@@ -197,7 +197,7 @@ def best(subject: str) -> tuple[Best, ...]:
     found: dict[str, Best] = {}
     for turn in every(ledger, Turn):
         verdict = only(ledger.get(turn.verdict), Verdict)
-        if verdict.tier == "slow" and verdict.ruling == "accept" and _means(subject, _subject(ledger, turn.run)):
+        if verdict.admits and _means(subject, _subject(ledger, turn.run)):
             row = _best(ledger, turn, verdict)
             contract = only(ledger.get(verdict.contract), Contract)
             leader = best_candidate(ledger, row.subject, row.target, contract)

@@ -20,6 +20,11 @@ class Machine:
     devices: tuple[str, ...] = ()
     """Accelerators by name, in device order."""
 
+    @property
+    def words(self) -> str:
+        """`a processor, 2 cores, avx512`."""
+        return f"{self.cpu}, {self.cores} cores, {self.isa}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:

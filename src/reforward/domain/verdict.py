@@ -60,3 +60,8 @@ class Verdict(Record):
     detail: str
     gain: Interval | None
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def admits(self) -> bool:
+        """It makes its candidate the incumbent: an accept of the tier that may promote."""
+        return self.tier == "slow" and self.ruling == "accept"

@@ -38,8 +38,7 @@ def accepted(ledger: Ledger, subject: Subject, target: Target, contract: Contrac
     verdicts = {verdict.id: verdict for verdict in every(ledger, Verdict)}
     for turn in every(ledger, Turn):
         verdict = verdicts[turn.verdict]
-        won = verdict.tier == "slow" and verdict.ruling == "accept"
-        if won and turn.run in runs and verdict.contract in contracts:
+        if verdict.admits and turn.run in runs and verdict.contract in contracts:
             yield turn, verdict
 
 
