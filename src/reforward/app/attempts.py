@@ -1,5 +1,6 @@
 """What each agent came to: an attempt with its end, and the verdicts on what it proposed."""
 
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from reforward.app.read import open_ledger
@@ -36,13 +37,21 @@ class Tally:
 def tallies(limit: int) -> tuple[Tally, ...]:
     """The newest `limit` attempts, oldest first."""
     ledger = open_ledger()
+    proposed: dict[tuple[str, str], set[str]] = {}
+    for proposal in every(ledger, Proposal):
+        proposed.setdefault((proposal.run, proposal.author), set()).add(proposal.id)
+    turns = every(ledger, Turn)
     ends = {ended.attempt: ended for ended in every(ledger, Ended)}
     attempts = every(ledger, Attempt)[-limit:] if limit > 0 else []
-    return tuple(_tally(ledger, attempt, ends.get(attempt.id)) for attempt in attempts)
+    return tuple(
+        _tally(
+            attempt, ends.get(attempt.id), _verdicts(ledger, turns, proposed.get((attempt.run, attempt.author), set()))
+        )
+        for attempt in attempts
+    )
 
 
-def _tally(ledger: Ledger, attempt: Attempt, ended: Ended | None) -> Tally:
-    verdicts = _verdicts(ledger, attempt)
+def _tally(attempt: Attempt, ended: Ended | None, verdicts: Sequence[Verdict]) -> Tally:
     won = [v for v in verdicts if v.admits]
     return Tally(
         attempt=attempt.id,
@@ -61,7 +70,6 @@ def _tally(ledger: Ledger, attempt: Attempt, ended: Ended | None) -> Tally:
     )
 
 
-def _verdicts(ledger: Ledger, attempt: Attempt) -> list[Verdict]:
-    """On what this author proposed first in this run; attempts of one name in one run share them."""
-    own = {p.id for p in every(ledger, Proposal) if (p.run, p.author) == (attempt.run, attempt.author)}
-    return [only(ledger.get(turn.verdict), Verdict) for turn in every(ledger, Turn) if turn.proposal in own]
+def _verdicts(ledger: Ledger, turns: Sequence[Turn], own: Container[str]) -> list[Verdict]:
+    """On what an author proposed first in a run; attempts of one name in one run share them."""
+    return [only(ledger.get(turn.verdict), Verdict) for turn in turns if turn.proposal in own]

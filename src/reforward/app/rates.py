@@ -25,6 +25,7 @@ from reforward.domain.ports import Idea
 from reforward.domain.run import Run
 from reforward.domain.subject import Tier
 from reforward.domain.verdict import Verdict
+from reforward.judge.gain import by_pair
 from reforward.judge.stopping import StandardStopping, outlook
 from reforward.ledger.views import every
 
@@ -64,8 +65,16 @@ def rates(subject: str, settings: Settings, *, tier: Tier, sessions: int, slowdo
             begun = time.monotonic()
             verdict = _session(house, journal, tier)
             seconds.append(time.monotonic() - begun)
-            reason = journal.reason_for(_copy(stock, len(journal.turns) - 1))
-            emit(Judged(candidate=stock, reason=reason, tier=tier, verdict=verdict, seconds=seconds[-1]))
+            candidate = renamed(stock, len(journal.turns) - 1)
+            emit(
+                Judged(
+                    candidate=candidate,
+                    reason=journal.reason_for(candidate),
+                    tier=tier,
+                    verdict=verdict,
+                    seconds=seconds[-1],
+                )
+            )
         return _count(house, journal, tier, slowdown, seconds)
 
 
@@ -76,8 +85,8 @@ def slowed(candidate: Candidate, share: float) -> Candidate:
     return candidate.with_files({candidate.entry_file: (candidate.text_of(candidate.entry_file) or "") + text})
 
 
-def _copy(stock: Candidate, number: int) -> Candidate:
-    """The stock forward under another name: a comment tells the copies apart."""
+def renamed(stock: Candidate, number: int) -> Candidate:
+    """The same code as another candidate: a comment tells the copies apart."""
     entry = stock.entry_file
     return stock.with_files({entry: f"{stock.text_of(entry)}\n# copy {number}\n"})
 
@@ -94,7 +103,7 @@ def _journal(house: House, base: Candidate, tier: Tier) -> Journal:
 
 def _session(house: House, journal: Journal, tier: Tier) -> Verdict:
     incumbent, number = journal.base, len(journal.turns)
-    candidate = _copy(house.loaded.stock, number)
+    candidate = renamed(house.loaded.stock, number)
     journal.propose(
         Idea(candidate=candidate, parent=house.loaded.stock.id, author=TRIALS, reason=f"copy {number} of the stock")
     )
@@ -122,12 +131,6 @@ def _count(house: House, journal: Journal, tier: Tier, slowdown: float, seconds:
         session_s=statistics.median(seconds) if seconds else None,
         drawn=drawn,
     )
-
-
-def by_pair(samples: Sequence[Sample]) -> list[tuple[Sample, ...]]:
-    """The passes of each pair of launches."""
-    launches = sorted({sample.launch for sample in samples})
-    return [tuple(sample for sample in samples if sample.launch == launch) for launch in launches]
 
 
 def drawn_accepts(pairs: Sequence[Sequence[Sample]], contract: Contract, draw: random.Random) -> Share:

@@ -1,6 +1,5 @@
 """`judge selftest`: the corpus through the real engine, measurer and judge, on small subjects made on the fly."""
 
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -11,6 +10,7 @@ from reforward.app.catches import Layer, layer
 from reforward.app.config import Config
 from reforward.app.machine import physical_cores
 from reforward.app.outcomes import Outcome, Report
+from reforward.app.rates import renamed
 from reforward.app.subjects import Loaded, load_subject, open_engine
 from reforward.corpus.cases import GAIN_REASONS, Case, read_cases
 from reforward.corpus.items import ITEMS
@@ -25,6 +25,8 @@ from reforward.domain.workload import Request, Workload
 from reforward.engine.cpu import CpuEngine
 from reforward.judge.standard import StandardJudge
 from reforward.measure.measurer import Measurer
+from reforward.propose.passes.base import TOOLS
+from reforward.propose.search import tools_here
 
 HOSTS: tuple[Host, ...] = ("lm", "module")
 SHAPES = ((40, 6), (9, 12), (150, 4), (21, 8), (64, 10))
@@ -123,9 +125,7 @@ class Bench:
     def judge_identical(self, number: int) -> Outcome:
         """Two arms of the same code under two names. All of them share the error budget of one run."""
         begun = time.monotonic()
-        entry = self.loaded.stock.entry_file
-        text = f"{self.loaded.stock.text_of(entry)}\n# the same code, copy {number}\n"
-        candidate = self.loaded.stock.with_files({entry: text})
+        candidate = renamed(self.loaded.stock, number)
         contract = contract_for(candidate.host, full=True, patient=False)
         facts, verdict = self._session(candidate, contract, "slow", confirmations=number)
         return Outcome(
@@ -167,8 +167,8 @@ class Bench:
         """What the case needs and this machine lacks; empty if nothing."""
         if "gpu" in case.needs and self.engine.target.launch.device == "cpu":
             return "needs a GPU, and an engine that runs on it"
-        if "compiler" in case.needs and shutil.which("g++") is None:
-            return "needs g++; on Debian: apt install g++"
+        if "compiler" in case.needs and "c++" not in tools_here():
+            return TOOLS["c++"]
         return ""
 
 

@@ -72,9 +72,14 @@ class Estimate:
 
 def pairs(samples: Sequence[Sample]) -> tuple[Pair, ...]:
     """All complete pairs of launches, in order."""
-    launches = sorted({sample.launch for sample in samples})
-    made = (_pair([sample for sample in samples if sample.launch == launch]) for launch in launches)
+    made = (_pair(passes) for passes in by_pair(samples))
     return tuple(pair for pair in made if pair is not None)
+
+
+def by_pair(samples: Sequence[Sample]) -> list[tuple[Sample, ...]]:
+    """The passes of each pair of launches, complete or not."""
+    launches = sorted({sample.launch for sample in samples})
+    return [tuple(sample for sample in samples if sample.launch == launch) for launch in launches]
 
 
 def _pair(samples: Sequence[Sample]) -> Pair | None:
@@ -92,7 +97,7 @@ def estimate(samples: Sequence[Sample], prior: Noise | None = None) -> Estimate:
     found = pairs(samples)
     mean = statistics.fmean(pair.effect for pair in found) if found else 0.0
     middle = statistics.median_low([block for pair in found for block in pair.blocks] or [0.0])
-    own = noise(samples)
+    own = _spread(found)
     believed = [prior] if prior and own.deviation <= DISTURBED * prior.deviation else []
     freedom = own.freedom + sum(source.freedom for source in believed)
     if not found or not freedom:
@@ -104,7 +109,10 @@ def estimate(samples: Sequence[Sample], prior: Noise | None = None) -> Estimate:
 
 def noise(samples: Sequence[Sample]) -> Noise:
     """Spread of the pairs, never smaller than the passes inside them imply (which is all that one pair can tell)."""
-    found = pairs(samples)
+    return _spread(pairs(samples))
+
+
+def _spread(found: Sequence[Pair]) -> Noise:
     blocks = [block for pair in found for block in pair.blocks]
     if len(blocks) < 2:
         return Noise(deviation=0.0, freedom=0)
