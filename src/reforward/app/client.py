@@ -6,9 +6,7 @@ from typing import Any
 from reforward.app.trees import read_files
 from reforward.domain.errors import BadInput
 from reforward.domain.job import Kind
-from reforward.propose.knock import finished, knock
-
-PATHS: dict[Kind, str] = {"measure": "measurements", "submit": "submissions", "profile": "profiles"}
+from reforward.propose.knock import PATHS, finished, knock
 
 
 def ask(kind: Kind, folder: Path, *, door: str, reason: str, repeat: int) -> dict[str, Any]:

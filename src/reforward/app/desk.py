@@ -21,7 +21,7 @@ from reforward.app.journal import Journal
 from reforward.app.public import Costs, Look, Ruling
 from reforward.app.submit import refuse_incumbent
 from reforward.domain.candidate import Candidate
-from reforward.domain.errors import BadInput, EngineLost, ReforwardError, Unavailable
+from reforward.domain.errors import BadInput, EngineLost, NoSuchJob, ReforwardError, Unavailable
 from reforward.domain.job import Answer, Job, Kind
 from reforward.domain.ports import Idea
 from reforward.domain.record import Record, short
@@ -100,7 +100,7 @@ class Desk:
         """Where a job stands, after at most `wait_s` seconds of waiting for its end."""
         with self._changed:
             if job_id not in self._jobs:
-                raise BadInput(f"there is no job {job_id!r} in this run; ask again, the same request is the same job")
+                raise NoSuchJob(f"there is no job {job_id!r} in this run; ask again, the same request is the same job")
             self._changed.wait_for(lambda: job_id in self._answers or self.closed, max(0.0, wait_s))
             return self._state(self._jobs[job_id])
 

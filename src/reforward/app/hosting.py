@@ -7,11 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from reforward.app.budget import Budget, parse_seconds
-from reforward.app.calibrate import calibrated
 from reforward.app.desk import Desk
 from reforward.app.events import Emit
-from reforward.app.house import open_house
-from reforward.app.optimize import open_journal
+from reforward.app.optimize import open_run
 from reforward.app.settings import Settings
 
 Door = Callable[["Future[Desk]"], AbstractContextManager[Any]]
@@ -36,9 +34,8 @@ def host(
 def _work(
     subject: str, settings: Settings, budget: Budget, resume: bool, from_stock: bool, coming: "Future[Desk]", emit: Emit
 ) -> None:
-    with open_house(subject, settings, emit, resume=resume) as opened:
-        house = calibrated(opened, emit)
-        base = house.loaded.stock if from_stock else house.best()
-        desk = Desk(house, open_journal(house, base, resume=resume, proposers=("inbox",)), budget, emit)
+    opened = open_run(subject, settings, emit, resume=resume, from_stock=from_stock, proposers=("inbox",))
+    with opened as (house, journal):
+        desk = Desk(house, journal, budget, emit)
         coming.set_result(desk)
         desk.work()

@@ -1,7 +1,8 @@
 """`optimize` and `demo`: open a house, turn the loop until the budget ends, sum up what the ledger says."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from reforward.app import chat, diffs
@@ -93,14 +94,23 @@ def optimize(
     """Run the loop on a subject, from the best that is known of it or from the stock; returns what it came to."""
     limits = Budget(seconds=parse_seconds(budget) if budget else None, candidates=candidates)
     begun = time.monotonic()
-    with open_house(subject, settings, emit, resume=resume) as opened:
-        house = calibrated(opened, emit)
-        base = house.loaded.stock if from_stock else house.best()
-        journal = open_journal(house, base, resume=resume, proposers=search.proposers)
+    opened = open_run(subject, settings, emit, resume=resume, from_stock=from_stock, proposers=search.proposers)
+    with opened as (house, journal):
         before = journal.screened
         spent = search.drive(house, journal, limits, emit)
         screened = journal.screened - before
         return _report(house, journal, journal.incumbent, screened, spent, time.monotonic() - begun)
+
+
+@contextmanager
+def open_run(
+    subject: str, settings: Settings, emit: Emit, *, resume: bool, from_stock: bool, proposers: tuple[str, ...]
+) -> Generator[tuple[House, Journal]]:
+    """A calibrated house and a run in it: a new one, or with `resume` the last one of the same settings."""
+    with open_house(subject, settings, emit, resume=resume) as opened:
+        house = calibrated(opened, emit)
+        base = house.loaded.stock if from_stock else house.best()
+        yield house, open_journal(house, base, resume=resume, proposers=proposers)
 
 
 def open_journal(house: House, base: Candidate, *, resume: bool, proposers: tuple[str, ...]) -> Journal:

@@ -8,7 +8,7 @@ import typer
 from reforward import __version__
 from reforward.app.settings import Settings
 from reforward.cli import show
-from reforward.cli.ask import ask
+from reforward.cli.ask import EXIT_BY_RULING, ask
 from reforward.cli.door import mcp, searched_by
 from reforward.cli.judge import judge
 from reforward.cli.live import Live
@@ -27,7 +27,6 @@ raised, died or took too long); numerics (outputs outside the contract), void (t
 so nothing follows), engagement (other code ran), impossible (faster than memory can be read). Checks: `typical` and
 `worst` are the candidate's error against float64 over the stock forward's own; `null candidate` counts groups of outputs
 in which an answer made without work was caught; `bits` is the share of elements that differ from the stock forward's."""
-EXIT_BY_RULING = {"accept": 0, "reject": 7, "unsure": 8}
 
 SubjectArg = Annotated[
     str, typer.Argument(help="smollm2, smollm2-bf16, a checkpoint folder, path/subject.py or package.module:factory")

@@ -13,6 +13,10 @@ class BadInput(ReforwardError):
     exit_code = 2
 
 
+class NoSuchJob(BadInput):
+    """A guest asked after a job that its run does not know."""
+
+
 class Unavailable(ReforwardError):
     """The machine lacks something that this action needs (a compiler, a package, a namespace)."""
 

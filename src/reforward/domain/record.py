@@ -14,16 +14,17 @@ HASH_BYTES = 16
 
 def canonical_json(value: object) -> str:
     """The one text form that is hashed: sorted keys, no spaces, no NaN. Changing it changes every id."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def _plain(value: object) -> Any:
+def plain(value: object) -> Any:
+    """Dataclasses, tuples and mappings as dictionaries and lists: what JSON can hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(_as_declared(f, getattr(value, f.name))) for f in dataclasses.fields(value)}
+        return {f.name: plain(_as_declared(f, getattr(value, f.name))) for f in dataclasses.fields(value)}
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in cast(Sequence[object], value)]
+        return [plain(item) for item in cast(Sequence[object], value)]
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in cast(dict[object, object], value).items()}
+        return {str(key): plain(item) for key, item in cast(dict[object, object], value).items()}
     return value
 
 

@@ -1,7 +1,6 @@
 """What every surface of the door offers, said once: arguments in, plain JSON values out, without blocking the event loop."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -12,6 +11,7 @@ from anyio.to_thread import run_sync
 from reforward.app import lookup
 from reforward.app.desk import Desk, State
 from reforward.domain.job import Kind
+from reforward.domain.record import plain
 
 MOST_WAIT_S = 600.0
 MOST_CALLS = 256
@@ -76,14 +76,3 @@ def _ask(desk: Desk, kind: Kind, order: Order, author: str, wait_s: float) -> St
     tree = lookup.tree(desk, order.files, order.base)
     state = desk.ask(kind, tree, author=author, reason=order.reason, repeat=order.repeat)
     return desk.state(state.id, wait_s=min(wait_s, MOST_WAIT_S))
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, tuples and mappings as dictionaries and lists."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value

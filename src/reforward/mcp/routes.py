@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from reforward.domain.errors import BadInput, ReforwardError, Unavailable
+from reforward.domain.errors import BadInput, NoSuchJob, ReforwardError, Unavailable
 from reforward.domain.job import Kind
 from reforward.mcp.calls import Calls, Order
 from reforward.mcp.guests import Guests
+from reforward.propose.knock import PATHS
 
 MOST_BODY = 4 << 20
 """Bytes of a request: a candidate of the largest size, in JSON."""
-JOBS: dict[str, Kind] = {"measurements": "measure", "submissions": "submit", "profiles": "profile"}
 Endpoint = Callable[[Request, str], Awaitable[Response]]
 """(request, author) -> response."""
 
@@ -42,9 +42,9 @@ def make_routes(calls: Calls, guests: Guests) -> list[Route]:
 
     reading = {"status": status, "history": history, "diff": diff, "source": source, "brief": brief}
     routes = [_route(guests, f"/{{key}}/{name}", endpoint, "GET") for name, endpoint in reading.items()]
-    for name, kind in JOBS.items():
+    for kind, name in PATHS.items():
         routes.append(_route(guests, f"/{{key}}/{name}", _asking(calls, kind), "POST"))
-    for name in (*JOBS, "jobs"):
+    for name in (*PATHS.values(), "jobs"):
         routes.append(_route(guests, f"/{{key}}/{name}/{{job}}", _telling(calls), "GET"))
     return routes
 
@@ -69,8 +69,10 @@ def _route(guests: Guests, path: str, endpoint: Endpoint, method: str) -> Route:
     async def called(request: Request) -> Response:
         try:
             return await endpoint(request, guests.author(request.path_params["key"]))
+        except NoSuchJob as error:
+            return _error(404, str(error))
         except BadInput as error:
-            return _error(404 if "there is no job" in str(error) else 400, str(error))
+            return _error(400, str(error))
         except Unavailable as error:
             return _error(503, str(error))
         except ReforwardError as error:

@@ -7,8 +7,9 @@ from urllib.parse import urlencode
 
 from reforward.domain.candidate import MAX_BYTES, MAX_FILES, SourceFile
 from reforward.domain.errors import BadInput, ReforwardError
+from reforward.domain.job import Kind
 from reforward.propose.guest import Guest
-from reforward.propose.knock import finished, knock
+from reforward.propose.knock import PATHS, finished, knock
 
 MOST_SHOWN = 40_000
 """Characters of a file that one call shows."""
@@ -69,15 +70,15 @@ class Bench:
 
     def measure(self, repeat: int = 0) -> dict[str, Any]:
         """Time your tree against the incumbent at the fast tier; seconds. A higher `repeat` measures the same tree once more."""
-        return self._job("measurements", repeat=repeat)
+        return self._job("measure", repeat=repeat)
 
     def profile(self) -> dict[str, Any]:
         """Which operations a pass of your tree spends its time in."""
-        return self._job("profiles")
+        return self._job("profile")
 
     def submit(self, reason: str) -> dict[str, Any]:
         """Take your tree to a verdict, on the whole model and held-out traffic. Say in `reason` why it is faster."""
-        return self._job("submissions", reason=reason)
+        return self._job("submit", reason=reason)
 
     def read_source(self, of: str = "incumbent", path: str = "", first: int = 1, count: int = 2000) -> dict[str, Any]:
         """Lines of a file of 'stock', 'incumbent', a candidate id, or 'contract' (what a candidate must export)."""
@@ -102,8 +103,8 @@ class Bench:
             file.write(f"{text.rstrip()}\n")
         return {"notes": notes.read_text(encoding="utf-8")[-MOST_SHOWN:]}
 
-    def _job(self, path: str, **order: Any) -> dict[str, Any]:
-        return finished(self.guest.door, knock(f"{self.guest.door}/{path}", {"files": self.files, **order}))
+    def _job(self, kind: Kind, **order: Any) -> dict[str, Any]:
+        return finished(self.guest.door, knock(f"{self.guest.door}/{PATHS[kind]}", {"files": self.files, **order}))
 
     def _read(self, what: str, query: dict[str, Any]) -> dict[str, Any]:
         return knock(f"{self.guest.door}/{what}?{urlencode(query)}")

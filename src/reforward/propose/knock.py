@@ -6,7 +6,10 @@ import urllib.request
 from typing import Any
 
 from reforward.domain.errors import BadInput, ReforwardError, Unavailable
+from reforward.domain.job import Kind
 
+PATHS: dict[Kind, str] = {"measure": "measurements", "submit": "submissions", "profile": "profiles"}
+"""Where each kind of job is asked for, below the door's address."""
 ANSWER_S = 60.0
 """Longest wait that is asked for in one call; the door answers by then."""
 
