@@ -52,7 +52,7 @@ class House:
         return self.traffic.search
 
     def judge(self, confirmations: int) -> Judge:
-        """The judge of the next session, after so many confirmations of the same run."""
+        """The judge of the next session, after so many confirmations that share its error budget."""
         return StandardJudge(confirmations=confirmations, noise=self.noise, floors=self.floors)
 
     def measure(

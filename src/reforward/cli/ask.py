@@ -1,11 +1,11 @@
 """`reforward ask`: the door, from the command line of an agent."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reforward.cli import show
+from reforward.cli.options import FolderArg
 from reforward.domain.job import Kind
 
 EXIT_BY_RULING = {"accept": 0, "reject": 7, "unsure": 8}
@@ -13,7 +13,7 @@ EXIT_BY_RULING = {"accept": 0, "reject": 7, "unsure": 8}
 
 def ask(
     kind: Annotated[Kind, typer.Argument(help="measure, submit or profile.")],
-    folder: Annotated[Path, typer.Argument(help="Folder that holds the source tree.")],
+    folder: FolderArg,
     door: Annotated[str | None, typer.Option(help="Address from `reforward mcp`. Default: REFORWARD_DOOR.")] = None,
     reason: Annotated[str, typer.Option(help="submit: why it should be faster.")] = "",
     repeat: Annotated[int, typer.Option(min=0, help="A higher number measures the same tree once more.")] = 0,

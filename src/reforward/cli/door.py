@@ -10,7 +10,7 @@ import typer
 from reforward.app.settings import Settings
 from reforward.cli import show
 from reforward.cli.live import Live
-from reforward.domain.contract import Numerics
+from reforward.cli.options import FromStock, MinGain, Numerics, Requests, Resume, Scale, SubjectArg, Threads
 from reforward.domain.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def mcp(
-    subject: Annotated[str, typer.Argument(help="smollm2, or any other SUBJECT of `reforward optimize`.")],
+    subject: SubjectArg,
     http: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve HTTP on this port of localhost (0: any free one).")
     ] = None,
@@ -30,15 +30,13 @@ def mcp(
         list[str] | None, typer.Option(help="With --http: a guest, who gets an address of its own; may be repeated.")
     ] = None,
     budget: Annotated[str | None, typer.Option(help="Time, such as 30m. Default: until the client goes.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with the last run of the same settings.")] = False,
-    from_stock: Annotated[
-        bool, typer.Option(help="Begin at the stock forward, not at the best that is known.")
-    ] = False,
-    min_gain: Annotated[float, typer.Option(help="The gain that counts: 0.01 is 1 %.")] = 0.01,
-    numerics: Annotated[Numerics | None, typer.Option(help="bit-exact or reassociated.")] = None,
-    length_scale: Annotated[float | None, typer.Option(help="Multiply token counts by this.")] = None,
-    requests: Annotated[int, typer.Option(min=1, help="Requests in the distilled workload.")] = 6,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every worker.")] = None,
+    resume: Resume = False,
+    from_stock: FromStock = False,
+    min_gain: MinGain = 0.01,
+    numerics: Numerics = None,
+    length_scale: Scale = None,
+    requests: Requests = 6,
+    threads: Threads = None,
 ) -> None:
     """Let agents work on SUBJECT. MCP on stdin and stdout, or with --http MCP and plain JSON on localhost."""
     from reforward.app.hosting import host

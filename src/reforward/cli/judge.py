@@ -9,6 +9,7 @@ from reforward.app.outcomes import Outcome, Report
 from reforward.app.settings import Settings
 from reforward.cli import show
 from reforward.cli.live import Live
+from reforward.cli.options import Json, Requests, SubjectArg
 from reforward.domain.subject import Host, Tier
 
 judge = typer.Typer(no_args_is_help=True, help="Try the judge on candidates that cheat and on honest ones.")
@@ -26,7 +27,7 @@ def selftest(
         bool, typer.Option("--full", help="Every case, rulings on gains, identical arms; up to half an hour.")
     ] = False,
     only: Annotated[str, typer.Option(help="Only cases with this text in their name.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print facts as JSON on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Judge the corpus of hostile and honest candidates on tiny subjects. Exit code 0 if every expectation holds."""
     from reforward.app.selftest import selftest as run
@@ -38,7 +39,7 @@ def selftest(
 
 @judge.command()
 def rates(
-    subject: Annotated[str, typer.Argument(help="smollm2, or any other SUBJECT of `reforward optimize`.")],
+    subject: SubjectArg,
     tier: Annotated[Tier, typer.Option(help="fast or slow.")] = "fast",
     sessions: Annotated[
         int, typer.Option(help="How many there shall be; the same command goes on where it ended.")
@@ -47,8 +48,8 @@ def rates(
         float, typer.Option(help="Slow the incumbent down on purpose: 0.05 for 5 %. 0: identical code.")
     ] = 0.0,
     length_scale: Annotated[float, typer.Option(help="Multiply token counts by this.")] = 1 / 16,
-    requests: Annotated[int, typer.Option(help="Requests in the distilled workload.")] = 4,
-    as_json: Annotated[bool, typer.Option("--json", help="Print facts as JSON on stdout.")] = False,
+    requests: Requests = 4,
+    as_json: Json = False,
 ) -> None:
     """How often the judge is wrong here: sessions of identical code, or of a gain of known size. Kept in the ledger."""
     from reforward.app.rates import rates as run

@@ -12,6 +12,21 @@ from reforward.cli.ask import EXIT_BY_RULING, ask
 from reforward.cli.door import mcp, searched_by
 from reforward.cli.judge import judge
 from reforward.cli.live import Live
+from reforward.cli.options import (
+    FolderArg,
+    FromStock,
+    IdArg,
+    Json,
+    MaxPairs,
+    MinGain,
+    Numerics,
+    Requests,
+    Resume,
+    Scale,
+    SubjectArg,
+    Threads,
+    Traffic,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 trace = typer.Typer(no_args_is_help=True, help="Read traffic traces.")
@@ -27,27 +42,6 @@ raised, died or took too long); numerics (outputs outside the contract), void (t
 so nothing follows), engagement (other code ran), impossible (faster than memory can be read). Checks: `typical` and
 `worst` are the candidate's error against float64 over the stock forward's own; `null candidate` counts groups of outputs
 in which an answer made without work was caught; `bits` is the share of elements that differ from the stock forward's."""
-
-SubjectArg = Annotated[
-    str, typer.Argument(help="smollm2, smollm2-bf16, a checkpoint folder, path/subject.py or package.module:factory")
-]
-FolderArg = Annotated[Path, typer.Argument(help="Folder that holds the source tree.")]
-IdArg = Annotated[
-    str, typer.Argument(help="An id, or the first digits (4 or more) of its hash, as log and show print it.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON on stdout.")]
-Traffic = Annotated[
-    Path | None, typer.Option(help="Trace file (Azure CSV, Mooncake JSONL). Default: a packaged slice.")
-]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every worker. Default: physical cores.")]
-MinGain = Annotated[float, typer.Option(help="The gain that counts: 0.01 is 1 %.")]
-MaxPairs = Annotated[int, typer.Option(help="Most pairs of launches of a confirmation; small gains need many.")]
-Scale = Annotated[float | None, typer.Option(help="Multiply token counts by this. Default: chosen and printed.")]
-Requests = Annotated[int, typer.Option(min=1, help="Requests in the distilled workload.")]
-Numerics = Annotated[
-    Literal["bit-exact", "reassociated"] | None,
-    typer.Option(help="Numerics class. Default: reassociated for language models, bit-exact for modules."),
-]
 
 
 @app.command()
@@ -75,10 +69,8 @@ def optimize(
         str | None, typer.Option(help="Time, such as 10m. Default 10m unless --candidates is given.")
     ] = None,
     candidates: Annotated[int | None, typer.Option(min=1, help="Candidates to screen.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with the last run of the same settings.")] = False,
-    from_stock: Annotated[
-        bool, typer.Option(help="Begin at the stock forward, not at the best that is known.")
-    ] = False,
+    resume: Resume = False,
+    from_stock: FromStock = False,
     agent: Annotated[
         list[str] | None,
         typer.Option(

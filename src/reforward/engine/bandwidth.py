@@ -8,7 +8,6 @@ with two cores that comes out level with a C++ loop of prefetching loads (41.7 a
 
 import json
 import mmap
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +17,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from reforward.domain.errors import EngineLost
-from reforward.engine.environment import environment
+from reforward.engine.program import told_by
 
 SIZE = 256 << 20
 BLOCK = 1 << 17
 """Elements that one call sums: 1 MiB."""
 PASSES = 7
-TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +37,7 @@ class Bandwidth:
 
 def read_bandwidth(threads: int) -> Bandwidth:
     """Measured now, with `threads` threads; takes half a second. Raises `EngineLost` if it cannot be measured."""
-    command = [sys.executable, "-P", "-m", "reforward.engine.bandwidth", str(threads)]
-    done = subprocess.run(command, env=environment(1), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    if done.returncode != 0:
-        raise EngineLost(f"the read bandwidth cannot be measured: {done.stderr.strip()[-1000:]}")
-    return Bandwidth(**json.loads(done.stdout))
+    return Bandwidth(**told_by("reforward.engine.bandwidth", str(threads)))
 
 
 def last_level_bytes(root: Path = Path("/sys/devices/system/cpu")) -> int:

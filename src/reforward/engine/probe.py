@@ -4,20 +4,15 @@ python -m reforward.engine.probe      prints one JSON document
 """
 
 import json
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from reforward.domain.errors import EngineLost
 from reforward.domain.target import PageKind
 from reforward.engine import sandbox
-from reforward.engine.environment import environment
 from reforward.engine.keeper import probe
+from reforward.engine.program import told_by
 from reforward.engine.vault import Vault
-
-TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +27,7 @@ class Protections:
 
 def protections() -> Protections:
     """Confine a child the way a worker is confined, and ask it."""
-    command = [sys.executable, "-P", "-m", "reforward.engine.probe"]
-    done = subprocess.run(command, env=environment(1), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    if done.returncode != 0:
-        raise EngineLost(f"protections cannot be tried: {done.stderr.strip()[-1000:]}")
-    found = json.loads(done.stdout)
+    found = told_by("reforward.engine.probe")
     return Protections(pages="huge" if found["pages"] == "huge" else "4k", active=tuple(found["active"]))
 
 

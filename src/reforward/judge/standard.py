@@ -21,7 +21,7 @@ Check = tuple[Reason, tuple[Finding, ...]]
 class StandardJudge:
     """Implements `Judge`.
 
-    `confirmations` is how many slow-tier sessions of this run came before: the place in the run's error budget.
+    `confirmations` is how many slow-tier sessions came before and share the error budget with this one.
     `floors` are the least seconds in which one token can be decoded, by tier (bytes that must move / measured
     bandwidth); a tier without one is not checked against it. `noise` is what the fast tier's workload showed on this
     target with identical code on both sides.

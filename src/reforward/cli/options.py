@@ -1,0 +1,29 @@
+"""Arguments and options that several verbs take."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+SubjectArg = Annotated[
+    str, typer.Argument(help="smollm2, smollm2-bf16, a checkpoint folder, path/subject.py or package.module:factory")
+]
+FolderArg = Annotated[Path, typer.Argument(help="Folder that holds the source tree.")]
+IdArg = Annotated[
+    str, typer.Argument(help="An id, or the first digits (4 or more) of its hash, as log and show print it.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON on stdout.")]
+Traffic = Annotated[
+    Path | None, typer.Option(help="Trace file (Azure CSV, Mooncake JSONL). Default: a packaged slice.")
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every worker. Default: physical cores.")]
+MinGain = Annotated[float, typer.Option(help="The gain that counts: 0.01 is 1 %.")]
+MaxPairs = Annotated[int, typer.Option(help="Most pairs of launches of a confirmation; small gains need many.")]
+Scale = Annotated[float | None, typer.Option(help="Multiply token counts by this. Default: chosen and printed.")]
+Requests = Annotated[int, typer.Option(min=1, help="Requests in the distilled workload.")]
+Numerics = Annotated[
+    Literal["bit-exact", "reassociated"] | None,
+    typer.Option(help="Numerics class. Default: reassociated for language models, bit-exact for modules."),
+]
+Resume = Annotated[bool, typer.Option(help="Go on with the last run of the same settings.")]
+FromStock = Annotated[bool, typer.Option(help="Begin at the stock forward, not at the best that is known.")]
