@@ -7,7 +7,8 @@ them imply, since two or three pairs can agree by accident.
 Neighbours disturb passes one at a time, and by multiples: of two pairs, one slow incumbent pass each looks like a large and
 steady gain. So a gain must be there in the lower median of the passes too, not in the mean alone.
 
-Budget. A run, with all runs against the same incumbent, may spend `contract.alpha` on false accepts. Only the slow tier promotes, so only it spends: the
+Budget. A run, with all runs against the same incumbent, may spend `contract.alpha` on false accepts. Only the slow tier
+promotes, so only it spends: the
 j-th confirmation gets alpha * 6 / (pi * j)**2, which sums to alpha however many there are. Inside one session
 the budget is spread over its looks by a spending function (Lan and DeMets, Biometrika 1983; the linear member of the
 power family of Kim and DeMets, Biometrika 1987). Increments are used as they are, as one-sided levels of separate
