@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -168,3 +169,14 @@ def test_a_schema_of_the_future(tmp_path: Path) -> None:
     raw.commit()
     with pytest.raises(LedgerCorrupt, match=r"has schema \d+, this reforward knows \d+; upgrade reforward"):
         _open(tmp_path)
+
+
+def test_a_new_ledger_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
+    where = tmp_path / "ledger.db"
+    other = sqlite3.connect(where, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")  # a writer's lock, which would deadlock with the change of the log
+    release = threading.Timer(0.5, lambda: other.execute("COMMIT"))
+    release.start()
+    assert SqlLedger(where, tmp_path / "blobs").verify() == 0
+    release.join()
+    other.close()

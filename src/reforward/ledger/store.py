@@ -1,5 +1,7 @@
 """The ledger in a database: SQLite by default, append-only, durable before `append` returns."""
 
+import sqlite3
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -97,8 +99,23 @@ def _engine(where: Path | str) -> Engine:
 def _configure_sqlite(connection: Any, _: object) -> None:
     """Waits instead of errors, write-ahead log, every commit on disk; transactions begin when we say so."""
     connection.isolation_level = None
-    for pragma in (f"busy_timeout={int(BUSY_S * 1000)}", "journal_mode=WAL", "synchronous=FULL"):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute(f"PRAGMA busy_timeout={int(BUSY_S * 1000)}")
+    _write_ahead(connection)
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _write_ahead(connection: Any) -> None:
+    """A new file's change to the write-ahead log fails at once while another process opens it, whatever the timeout: so
+    that wait is ours."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: Connection) -> None:
