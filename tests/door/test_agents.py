@@ -119,8 +119,11 @@ def test_specs_that_mean_nothing_are_refused():
 def _gone(pid: int) -> bool:
     """Within ten seconds; what is dead and not yet waited for counts."""
     for _ in range(100):
-        status = Path(f"/proc/{pid}/stat")
-        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
             return True
         time.sleep(0.1)
     return False

@@ -91,7 +91,7 @@ def test_fracast_is_judged_bit_for_bit(home):
 
 
 def test_a_killed_run_resumes_without_repeating_or_losing_a_row(home, monkeypatch):
-    options = ("optimize", str(FRACAST), "--candidates", "2", "--min-gain", "0.3")
+    options = ("optimize", str(FRACAST), "--from-stock", "--candidates", "2", "--min-gain", "0.3")
     words, environment = command(home, *options)
     process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
