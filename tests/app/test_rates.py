@@ -7,11 +7,12 @@ import pytest
 from app.house import scripted_house
 from reforward.app.facts import share
 from reforward.app.journal import TRIALS
-from reforward.app.rates import DRAWS, _count, _journal, _session, by_pair, drawn_accepts, slowed
+from reforward.app.rates import DRAWS, _count, _journal, _session, _visible, drawn_accepts, slowed
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Sample
 from reforward.domain.verdict import Verdict
 from reforward.engine.scripted import Pace, Role
+from reforward.judge.gain import by_pair
 from reforward.ledger.views import every
 
 
@@ -69,6 +70,15 @@ def pairs(gain: float, count: int = 40) -> list[tuple[Sample, ...]]:
             speed = 1 + gain * (arm == "candidate")
             made.append(Sample(arm=arm, launch=launch, order=len(made), seconds=draw.lognormvariate(0, 0.03) / speed))
     return by_pair(made)
+
+
+def test_what_a_tier_sees_follows_from_the_noise_of_all_sessions() -> None:
+    contract = Contract(numerics="reassociated")
+    sessions = [[sample for pair in pairs(0.0)[start : start + 4] for sample in pair] for start in range(0, 40, 4)]
+    (first, at_first), (last, at_last) = _visible(sessions, contract, "slow")
+    assert (first, last) == (contract.min_pairs, contract.max_pairs)
+    assert at_first > at_last > 0.01 + 2 * 0.03 / 16**0.5
+    assert _visible([sessions[0][:2]], contract, "slow") == ()
 
 
 def test_sessions_drawn_anew_from_identical_code_are_hardly_ever_accepted() -> None:

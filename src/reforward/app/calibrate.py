@@ -9,7 +9,6 @@ from typing import Literal
 from reforward.app.events import Calibrated, Emit, Working
 from reforward.app.house import House
 from reforward.domain.calibration import Calibration
-from reforward.domain.contract import Contract
 from reforward.domain.errors import EngineLost
 from reforward.domain.measurement import Failed, Sample
 from reforward.domain.subject import Tier
@@ -38,7 +37,8 @@ class FixedPairs:
 def calibrated(house: House, emit: Emit) -> House:
     """The house with the noise of its fast tier, from the ledger if that is fresh, else measured now."""
     known = fresh(house) or calibrate(house, emit)
-    visible = tuple((count, gain.visible(known.noise, house.contract, count)) for count in _ends(house.contract))
+    ends = gain.ends(house.contract, "fast")
+    visible = tuple((count, gain.visible(known.noise, house.contract, "fast", count)) for count in ends)
     emit(Calibrated(calibration=known, visible=visible))
     return replace(house, noise=known.noise, floors=floors(house, known))
 
@@ -55,11 +55,6 @@ def floors(house: House, known: Calibration) -> dict[Tier, float]:
     tiers: tuple[Tier, ...] = ("fast", "slow")
     read = {tier: max(0, step_elements(spec, subject.depth_of(tier)) - known.cache_bytes) for tier in tiers}
     return {tier: read[tier] / known.read_bytes_s / house.workload.concurrency for tier in tiers}
-
-
-def _ends(contract: Contract) -> tuple[int, int]:
-    looks = gain.looks(contract, "fast")
-    return looks[0], looks[-1]
 
 
 def fresh(house: House) -> Calibration | None:

@@ -146,6 +146,8 @@ class Rates:
     """Mean number of pairs of launches to a ruling."""
     session_s: float | None
     """Median seconds of the sessions that this call ran; None if it ran none."""
+    visible: tuple[tuple[int, float], ...]
+    """(pairs of launches, gain that is seen every other time after them), for the noise of all sessions together."""
     drawn: Share | None
     """Accepts among sessions of pairs drawn anew, arms swapped at random; None for slowed code or too few pairs."""
 

@@ -4,6 +4,7 @@ Each session is one candidate of a run, with a verdict of its own in the ledger.
 stopped, until the number of sessions is reached. Every session is ruled as the first of a run, so that all spend alike.
 """
 
+import math
 import random
 import statistics
 import time
@@ -17,6 +18,7 @@ from reforward.app.facts import Rates, Share, share
 from reforward.app.house import House, open_house
 from reforward.app.journal import TRIALS, Journal
 from reforward.app.settings import Settings
+from reforward.domain.calibration import Noise
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
 from reforward.domain.errors import BadInput
@@ -25,7 +27,7 @@ from reforward.domain.ports import Idea
 from reforward.domain.run import Run
 from reforward.domain.subject import Tier
 from reforward.domain.verdict import Verdict
-from reforward.judge.gain import by_pair
+from reforward.judge import gain
 from reforward.judge.stopping import StandardStopping, outlook
 from reforward.ledger.views import every
 
@@ -116,7 +118,7 @@ def _session(house: House, journal: Journal, tier: Tier) -> Verdict:
 def _count(house: House, journal: Journal, tier: Tier, slowdown: float, seconds: Sequence[float]) -> Rates:
     measured = [house.ledger.get(verdict.measurement) for verdict in journal.verdicts]
     found = [facts.samples for facts in measured if isinstance(facts, Measurement)]
-    pairs = [pair for samples in found for pair in by_pair(samples)]
+    pairs = [pair for samples in found for pair in gain.by_pair(samples)]
     accepted = sum(verdict.ruling == "accept" for verdict in journal.verdicts)
     drawn = None
     if not slowdown and tier == "slow" and len(pairs) >= LEAST_PAIRS:
@@ -129,8 +131,20 @@ def _count(house: House, journal: Journal, tier: Tier, slowdown: float, seconds:
         reasons=dict(Counter(verdict.reason for verdict in journal.verdicts).most_common()),
         pairs=len(pairs) / max(1, len(found)),
         session_s=statistics.median(seconds) if seconds else None,
+        visible=_visible(found, house.contract, tier),
         drawn=drawn,
     )
+
+
+def _visible(found: Sequence[Sequence[Sample]], contract: Contract, tier: Tier) -> tuple[tuple[int, float], ...]:
+    """What the tier resolves with the noise of all these sessions together."""
+    each = [known for known in map(gain.noise, found) if known.freedom]
+    freedom = sum(known.freedom for known in each)
+    if not freedom:
+        return ()
+    deviation = math.sqrt(sum(known.freedom * known.deviation**2 for known in each) / freedom)
+    known = Noise(deviation=deviation, freedom=freedom)
+    return tuple((count, gain.visible(known, contract, tier, count)) for count in gain.ends(contract, tier))
 
 
 def drawn_accepts(pairs: Sequence[Sequence[Sample]], contract: Contract, draw: random.Random) -> Share:

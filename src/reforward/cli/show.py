@@ -32,11 +32,14 @@ def percent(gain: Interval | None) -> str:
 def noise_line(to: Console, event: Calibrated) -> None:
     """How much identical code differs here, and so what screening can see."""
     noise = event.calibration.noise
-    sees = " or ".join(f"{gain:.0%} after {count} pairs" for count, gain in event.visible)
     to.print(
         f"  noise of this machine: identical code differs by {noise.deviation:.1%} from pair to pair of launches; "
-        f"screening sees a gain of {sees}; memory is read at {event.calibration.read_bytes_s / 1e9:.1f} GB/s"
+        f"screening sees a gain of {_sees(event.visible)}; memory is read at {event.calibration.read_bytes_s / 1e9:.1f} GB/s"
     )
+
+
+def _sees(visible: tuple[tuple[int, float], ...]) -> str:
+    return " or ".join(f"{gain:.{0 if gain >= 0.05 else 1}%} after {count} pairs" for count, gain in visible)
 
 
 def verdict_line(to: Console, event: Judged, *, details: bool = True) -> None:
@@ -111,6 +114,8 @@ def rates(found: Rates) -> None:
     counts(found.reasons)
     seconds = "" if found.session_s is None else f", {found.session_s:.1f} s"
     console.print(f"to a ruling: {found.pairs:.1f} pairs of launches{seconds}")
+    if found.visible:
+        console.print(f"seen every other time in the noise of these sessions: a gain of {_sees(found.visible)}")
     if found.drawn:
         console.print(f"drawn anew from these pairs: {_share(found.drawn)} accepted")
 

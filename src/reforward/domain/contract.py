@@ -28,7 +28,7 @@ class Contract(Record):
     """Pairs after which an undecided session is ruled `unsure`."""
     fast_pairs: int = 6
     """The same at the fast tier, which only ranks."""
-    fast_alpha: float = 0.01
+    fast_alpha: float = 0.002
     """Chance that one fast session calls equally fast code promising: that costs a slow session and admits nothing."""
     resolution: float = 0.08
     """Gain that the fast tier is meant to see; below half of it nothing is called promising."""

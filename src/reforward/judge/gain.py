@@ -32,7 +32,8 @@ STEP = 1.5
 """Each look comes after so many times the pairs of the look before."""
 FUTILITY: dict[Tier, float] = {"fast": 0.10, "slow": 0.05}
 """One-sided level at which a session gives up; giving up too early loses a candidate but never admits one."""
-FIRST_FAST_LOOK = 2
+FIRST_FAST_LOOK = 3
+"""Two pairs that a neighbour disturbs alike look like a gain more often than any theory of noise allows."""
 DISTURBED = 2.0
 """Pairs that spread so many times wider than the noise known beforehand are disturbed, and speak for themselves alone."""
 
@@ -132,6 +133,12 @@ def looks(contract: Contract, tier: Tier) -> tuple[int, ...]:
     return tuple(found)
 
 
+def ends(contract: Contract, tier: Tier) -> tuple[int, int]:
+    """The first and the last look."""
+    schedule = looks(contract, tier)
+    return schedule[0], schedule[-1]
+
+
 def budget(contract: Contract, tier: Tier, confirmations: int) -> float:
     """Error that this session may spend, when `confirmations` slow sessions that share the budget came before it."""
     if tier == "fast":
@@ -154,12 +161,21 @@ def needed(contract: Contract, tier: Tier) -> float:
     return math.log1p(gain)
 
 
-def visible(known: Noise, contract: Contract, count: int) -> float:
-    """Gain that a fast session on a machine of this noise sees every other time at its look after `count` pairs."""
-    at_look = level(contract, "fast", 0, count)
-    assert at_look is not None, f"{count} is none of the looks {looks(contract, 'fast')}"
-    width = quantile(at_look, known.freedom + count - 1) * known.deviation / math.sqrt(count)
-    return _gain(max(width, needed(contract, "fast")))
+def visible(known: Noise, contract: Contract, tier: Tier, count: int) -> float:
+    """Gain that a session on a machine of this noise sees every other time at its look after `count` pairs.
+
+    The fast tier decides with what is `known` beforehand, the slow tier with its own pairs alone.
+    """
+    at_look = level(contract, tier, 0, count)
+    assert at_look is not None, f"{count} is none of the looks {looks(contract, tier)}"
+    freedom = count - 1 + (known.freedom if tier == "fast" else 0)
+    return detectable(quantile(at_look, freedom) * known.deviation / math.sqrt(count), contract, tier)
+
+
+def detectable(width: float, contract: Contract, tier: Tier) -> float:
+    """Gain that is seen every other time where the interval reaches `width` (a logarithm) to each side."""
+    goal = needed(contract, tier)
+    return _gain(max(width, goal) if tier == "fast" else width + goal)
 
 
 def _gain(effect: float) -> float:

@@ -7,6 +7,7 @@ from reforward.domain.contract import Contract
 from reforward.domain.measurement import Failed, Measurement
 from reforward.domain.subject import Tier
 from reforward.domain.verdict import Finding, Interval, Reason, Ruling, Verdict
+from reforward.judge.gain import detectable
 from reforward.judge.stopping import Outlook
 
 
@@ -60,12 +61,16 @@ def _rank(seen: Outlook, contract: Contract, tier: Tier) -> tuple[Ruling, Reason
             return "reject", "no-gain", ": the upper bound is below the gain that counts"
         case "open":
             early = not seen.final and seen.estimate.pairs < contract.min_pairs
-            why = (
-                f": the time ended before {contract.min_pairs} pairs"
-                if early
-                else ": still on both sides of the gain that counts"
-            )
-            return "unsure", "undecided", why
+            why = f"the time ended before {contract.min_pairs} pairs" if early else _noisy(seen, contract, tier)
+            return "unsure", "undecided", f": {why}"
+
+
+def _noisy(seen: Outlook, contract: Contract, tier: Tier) -> str:
+    words = "still on both sides of the gain that counts"
+    width = seen.estimate.bound(seen.level)
+    if not math.isfinite(width):
+        return words
+    return f"{words}; with such noise a gain of {detectable(width, contract, tier):.0%} is seen every other time"
 
 
 def percent(interval: Interval) -> str:
