@@ -1,0 +1,244 @@
+"""Requests through the scheduler of an engine, step by step, on a clock that a cost model gives: when each is answered.
+
+Steps that only decode are taken many at once, up to the next thing that happens (an arrival that finds a seat, an end, the
+last free block), so that an hour of traffic costs a second.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reforward.domain.errors import BadInput
+from reforward.plan.engine import Limits
+from reforward.plan.rank import Load, Rank
+from reforward.plan.traffic import Traffic
+
+Floats = NDArray[np.float64]
+WAITING_WEIGHT = 4
+"""How many running requests one that waits counts for, when a rank is chosen (vLLM's `DPLBAsyncMPClient`)."""
+LONGEST_RUN = 256
+"""Decode-only steps taken at once while an arrival may come between."""
+
+
+class Clock(Protocol):
+    """Seconds of the steps of one engine."""
+
+    def decode(self, batch: int, context: int, steps: int) -> Floats:
+        """[steps]: a batch decodes; `context` is what it attends to in the first step, all requests together."""
+        ...
+
+    def mixed(self, load: Load) -> float:
+        """A step with a piece of a prompt in it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """What the scheduler of a replica works with."""
+
+    limits: Limits
+    blocks: int
+    """KV blocks of each rank."""
+    ranks: int = 1
+    """Attention data parallel ranks, which step together."""
+    overlap: int = 0
+    """Steps that are already on their way when one ends (1: asynchronous scheduling): an arrival waits for them."""
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens that the blocks of a rank hold."""
+        return self.blocks * self.limits.block_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """[n] each: what the steps computed, all ranks together, and how long they took."""
+
+    seconds: Floats
+    prefill_tokens: Floats
+    prefill_pairs: Floats
+    batch: Floats
+    context: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """Times of requests, seconds on the clock of the arrivals, in the order of the traffic."""
+
+    arrival: Floats
+    first: Floats
+    last: Floats
+    output: NDArray[np.int64]
+    gaps: Floats
+    """Time between tokens of a request; `gap_counts` says how many gaps there were of each length."""
+    gap_counts: Floats
+    pauses: int
+    steps: Steps
+    first_step: NDArray[np.int64]
+    """The step at whose end the first token came; likewise the last."""
+    last_step: NDArray[np.int64]
+    rank: NDArray[np.int64]
+
+    @property
+    def ttft(self) -> Floats:
+        """[requests] arrival to first token, seconds."""
+        return self.first - self.arrival
+
+    @property
+    def tpot(self) -> Floats:
+        """[requests with two tokens or more] seconds a token after the first (vLLM's definition)."""
+        several = self.output > 1
+        return (self.last - self.first)[several] / (self.output[several] - 1)
+
+    @property
+    def e2e(self) -> Floats:
+        """[requests] arrival to last token, seconds."""
+        return self.last - self.arrival
+
+
+def replay(traffic: Traffic, schedule: Schedule, clock: Clock) -> Replayed:
+    """When every request of `traffic` is answered. `BadInput` if one does not fit into the engine's blocks at all."""
+    longest = int((traffic.prompt + traffic.output).max())
+    if longest > schedule.kv_tokens:
+        raise BadInput(
+            f"a request of {longest} tokens does not fit into {schedule.kv_tokens} tokens of KV blocks; "
+            "use more GPUs a replica, a smaller KV type, or shorter requests"
+        )
+    return _Run(traffic, schedule, clock).run()
+
+
+class _Run:
+    """The state of one replay."""
+
+    def __init__(self, traffic: Traffic, schedule: Schedule, clock: Clock) -> None:
+        self.traffic, self.overlap, self.clock = traffic, schedule.overlap, clock
+        self.arrivals: list[float] = traffic.arrival.tolist()
+        prompt, output = traffic.prompt.tolist(), traffic.output.tolist()
+        self.ranks = [Rank(schedule.limits, schedule.blocks, prompt, output) for _ in range(schedule.ranks)]
+        count = len(self.arrivals)
+        self.first, self.last = [float("nan")] * count, [float("nan")] * count
+        self.first_step, self.last_step, self.rank = [0] * count, [0] * count, [0] * count
+        self.now, self.came, self.left, self.step = 0.0, 0, count, 0
+        self.recent: list[float] = []
+        self.resting: dict[int, float] = {}
+        self.long_gaps: list[float] = []
+        self.log: list[tuple[Floats, Floats]] = []
+
+    def run(self) -> Replayed:
+        while self.left:
+            self._arrive()
+            if not any(rank.running or rank.waiting for rank in self.ranks):
+                self.now = max(self.now, self.arrivals[self.came])
+                self.recent.clear()
+                continue
+            steps = self._run_length()
+            self._decode(steps) if steps > 1 else self._step()
+        return self._result()
+
+    def _arrive(self) -> None:
+        """Hand over who came before the last `overlap` steps were sent off."""
+        ago = self.overlap
+        seen = self.recent[-ago] if ago and len(self.recent) >= ago else self.now
+        while self.came < len(self.arrivals) and self.arrivals[self.came] <= seen:
+            choice = min(self.ranks, key=lambda rank: WAITING_WEIGHT * len(rank.waiting) + len(rank.running))
+            choice.waiting.append(self.came)
+            self.rank[self.came] = self.ranks.index(choice)
+            self.came += 1
+
+    def _run_length(self) -> int:
+        if not all(rank.steady() for rank in self.ranks):
+            return 0
+        steps = min(rank.run_length() for rank in self.ranks)
+        return min(steps, LONGEST_RUN) if self._open() else steps
+
+    def _open(self) -> bool:
+        """Whether an arrival would change what is computed."""
+        return self.came < len(self.arrivals) and any(not rank.waiting and rank.free_seats() for rank in self.ranks)
+
+    def _decode(self, steps: int) -> None:
+        active = [rank for rank in self.ranks if rank.decoding]
+        times = [self.clock.decode(rank.decoding, rank.context + rank.decoding, steps) for rank in active]
+        seconds = times[0] if len(times) == 1 else np.max(times, axis=0)
+        ends = self.now + np.cumsum(seconds)
+        if self._open():
+            steps = min(steps, int(np.searchsorted(ends, self.arrivals[self.came])) + 1)
+        self._note(seconds[:steps], active)
+        self._pass(float(ends[steps - 1]), ends[max(steps - 3, 0) : steps - 1].tolist(), steps)
+        for rank in active:
+            rank.advance(steps)
+            self._finish(rank)
+
+    def _step(self) -> None:
+        loads = [rank.schedule() for rank in self.ranks]
+        for rank in self.ranks:
+            self._rest(rank)
+        seconds = max(self._seconds(load) for load in loads)
+        self._note_mixed(seconds, loads)
+        self._pass(self.now + seconds, [], 1)
+        for rank, load in zip(self.ranks, loads, strict=True):
+            for index in rank.complete(load):
+                self._first_token(index)
+            self._finish(rank)
+
+    def _seconds(self, load: Load) -> float:
+        if load.prefill_tokens:
+            return self.clock.mixed(load)
+        return float(self.clock.decode(load.batch, load.context, 1)[0]) if load.batch else 0.0
+
+    def _pass(self, end: float, between: list[float], steps: int) -> None:
+        self.recent = [*self.recent, self.now, *between][-2:]
+        self.now = end
+        self.step += steps
+
+    def _rest(self, rank: Rank) -> None:
+        for index in rank.paused:
+            self.resting.setdefault(index, self.now)
+        rank.paused.clear()
+
+    def _first_token(self, index: int) -> None:
+        if index in self.resting:
+            self.long_gaps.append(self.now - self.resting.pop(index))
+        if self.first[index] != self.first[index]:
+            self.first[index], self.first_step[index] = self.now, self.step
+
+    def _finish(self, rank: Rank) -> None:
+        for index in rank.finished:
+            self.last[index], self.last_step[index] = self.now, self.step
+        self.left -= len(rank.finished)
+        rank.finished.clear()
+
+    def _note(self, seconds: Floats, active: Sequence[Rank]) -> None:
+        rows = np.zeros((5, len(seconds)))
+        rows[3] = sum(rank.decoding for rank in active)
+        rows[4] = sum(rank.context for rank in active) + rows[3] * np.arange(1, len(seconds) + 1)
+        self.log.append((seconds, rows[1:]))
+
+    def _note_mixed(self, seconds: float, loads: Sequence[Load]) -> None:
+        row = [
+            sum(load.prefill_tokens for load in loads),
+            sum(load.prefill_pairs for load in loads),
+            sum(load.batch for load in loads),
+            sum(load.context for load in loads),
+        ]
+        self.log.append((np.array([seconds]), np.array(row, dtype=float)[:, None]))
+
+    def _result(self) -> Replayed:
+        seconds = np.concatenate([part for part, _ in self.log])
+        rows = np.concatenate([part for _, part in self.log], axis=1)
+        gaps, counts = np.append(seconds, self.long_gaps), np.append(rows[2], np.ones(len(self.long_gaps)))
+        return Replayed(
+            arrival=self.traffic.arrival,
+            first=np.array(self.first),
+            last=np.array(self.last),
+            output=self.traffic.output,
+            gaps=gaps[counts > 0],
+            gap_counts=counts[counts > 0],
+            pauses=sum(rank.pauses for rank in self.ranks),
+            steps=Steps(seconds=seconds, prefill_tokens=rows[0], prefill_pairs=rows[1], batch=rows[2], context=rows[3]),
+            first_step=np.array(self.first_step),
+            last_step=np.array(self.last_step),
+            rank=np.array(self.rank),
+        )
