@@ -3,13 +3,18 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
 from reforward.domain.errors import BadInput
 
 HASH_BYTES = 16
+LATER: Mapping[str, bool] = {"later": True}
+"""Metadata of a field that a record gained: left out of the canonical form while the field holds its default.
+
+So rows that were written before the field existed are read with it at its default, and keep their ids.
+"""
 
 
 def canonical_json(value: object) -> str:
@@ -20,12 +25,19 @@ def canonical_json(value: object) -> str:
 def plain(value: object) -> Any:
     """Dataclasses, tuples and mappings as dictionaries and lists: what JSON can hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(_as_declared(f, getattr(value, f.name))) for f in dataclasses.fields(value)}
+        return {f.name: plain(_as_declared(f, getattr(value, f.name))) for f in _told(value)}
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in cast(Sequence[object], value)]
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in cast(dict[object, object], value).items()}
     return value
+
+
+def _told(value: Any) -> Iterator["dataclasses.Field[Any]"]:
+    """The fields that are part of the content."""
+    for field in dataclasses.fields(value):
+        if not (field.metadata.get("later") and getattr(value, field.name) == field.default):
+            yield field
 
 
 def _as_declared(field: "dataclasses.Field[Any]", value: object) -> object:

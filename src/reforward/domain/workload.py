@@ -1,10 +1,33 @@
 """What is asked of a model: `Request`, and the `Workload` distilled from many of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from reforward.domain.errors import BadInput
-from reforward.domain.record import Record
+from reforward.domain.record import LATER, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the tokens of a call were asked for. None: the client did not say.
+
+    Seeds, stop strings, grammars and tools are counted, not kept.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
+    n: int = 1
+    stream: bool = False
+    seeded: bool = False
+    logprobs: bool = False
+    stops: int = 0
+    """Number of stop strings."""
+    constrained: bool = False
+    """A schema, a grammar or a choice restricted the output."""
+    tools: int = 0
+    """Number of tools offered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +38,19 @@ class Request:
     """Seconds since the first request of the window."""
     prompt_tokens: int
     output_tokens: int
+    reused_tokens: int = field(default=0, metadata=LATER)
+    """Leading prompt tokens that earlier requests of the window had too: what an unbounded prefix cache would hold."""
+    in_flight: int = field(default=0, metadata=LATER)
+    """Requests in service when this one arrived, itself included; 0: not known."""
+    sampling: Sampling | None = field(default=None, metadata=LATER)
+    blocks: tuple[int, ...] = field(default=(), metadata=LATER)
+    """Keyed hashes of the prompt's prefixes, one for each started block of tokens: equal means the same prompt up to there."""
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1 or self.arrival_s < 0:
             raise BadInput(f"a request needs at least one prompt and one output token and a time >= 0, got {self!r}")
+        if not 0 <= self.reused_tokens <= self.prompt_tokens or self.in_flight < 0:
+            raise BadInput(f"a request reuses at most its prompt and has no negative company, got {self!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
