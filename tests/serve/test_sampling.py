@@ -7,27 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reforward.serve.sampling import Sampling, choose, logprobs, uniform
+from reforward.serve.sampling import Drawing, choose, logprobs, uniform
 
 ROW = np.array([0.0, 2.0, 1.0, 2.0, -np.inf], np.float32)
 
 
 def test_greedy_takes_the_first_maximum() -> None:
-    assert choose(ROW, Sampling(temperature=0), 7) == 1
+    assert choose(ROW, Drawing(temperature=0), 7) == 1
 
 
 def test_the_same_seed_and_place_give_the_same_draw() -> None:
     row = np.random.default_rng(0).standard_normal(5000).astype(np.float32)
-    how = Sampling(temperature=1, seed=3)
+    how = Drawing(temperature=1, seed=3)
     once = [choose(row, how, index) for index in range(50)]
     assert once == [choose(row, how, index) for index in range(50)]
     assert len(set(once)) > 40
-    assert once != [choose(row, Sampling(temperature=1, seed=4), index) for index in range(50)]
+    assert once != [choose(row, Drawing(temperature=1, seed=4), index) for index in range(50)]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_draws_follow_the_softmax(temperature: float) -> None:
-    how = Sampling(temperature=temperature, seed=11)
+    how = Drawing(temperature=temperature, seed=11)
     drawn = np.bincount([choose(ROW, how, index) for index in range(4000)], minlength=5) / 4000
     weights = np.exp(ROW.astype(float) / temperature)
     expected = weights / weights.sum()
@@ -36,15 +36,15 @@ def test_draws_follow_the_softmax(temperature: float) -> None:
 
 
 def test_top_p_keeps_the_fewest_that_reach_it() -> None:
-    how = Sampling(temperature=1, top_p=0.5, seed=1)
+    how = Drawing(temperature=1, top_p=0.5, seed=1)
     assert {choose(ROW, how, index) for index in range(200)} == {1, 3}
-    narrow = Sampling(temperature=1, top_p=1e-9, seed=1)
+    narrow = Drawing(temperature=1, top_p=1e-9, seed=1)
     assert {choose(ROW, narrow, index) for index in range(50)} == {1}
 
 
 def test_top_p_beyond_the_sorted_part() -> None:
     flat = np.zeros(9000, np.float32)
-    drawn = {choose(flat, Sampling(temperature=1, top_p=0.9, seed=5), index) for index in range(300)}
+    drawn = {choose(flat, Drawing(temperature=1, top_p=0.9, seed=5), index) for index in range(300)}
     assert max(drawn) > 1024
     assert max(drawn) <= 8100
 
@@ -56,7 +56,7 @@ def test_lots_lie_in_the_unit_interval(seed: int, index: int) -> None:
 
 
 def test_a_tiny_temperature_is_greedy_without_overflow() -> None:
-    assert choose(np.array([1e4, 2e4, -1e30], np.float32), Sampling(temperature=1e-300, seed=2), 0) == 1
+    assert choose(np.array([1e4, 2e4, -1e30], np.float32), Drawing(temperature=1e-300, seed=2), 0) == 1
 
 
 def test_logprobs() -> None:

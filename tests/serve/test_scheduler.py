@@ -9,7 +9,7 @@ import pytest
 from reforward.domain.errors import BadInput
 from reforward.domain.spec import Limits
 from reforward.engine.schedule import Plan
-from reforward.serve.sampling import Sampling
+from reforward.serve.sampling import Drawing
 from reforward.serve.scheduler import NOBODY, SPARE, Scheduler
 from reforward.serve.sequence import Piece, Sequence, Wish
 
@@ -51,7 +51,7 @@ def sequence(prompt: int, most: int, client: str = "", **wish: object) -> tuple[
     pieces: list[Piece] = []
     made = Sequence(
         prompt=tuple(random.Random(prompt * 100 + most).choices(range(VOCAB), k=prompt)),
-        wish=Wish(sampling=Sampling(temperature=0), most=most, **wish),
+        wish=Wish(drawing=Drawing(temperature=0), most=most, **wish),
         decode=lambda tokens: "".join(f"<{token}>" for token in tokens),
         deliver=pieces.append,
         client=client,

@@ -1,6 +1,7 @@
 """Text is told once, whole characters only; stop strings are found wherever they are cut."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -57,5 +58,5 @@ def test_stop_strings(parts: list[str], stops: list[str], expected: tuple[str, b
 @given(st.text("ab", max_size=30), st.text("ab", min_size=1, max_size=4), st.lists(st.integers(0, 30), max_size=5))
 def test_cuts_do_not_matter(text: str, stop: str, cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(text)]
-    parts = [text[a:b] for a, b in zip(places, places[1:], strict=False)]
+    parts = [text[a:b] for a, b in pairwise(places)]
     assert pushed(parts, [stop]) == (text.partition(stop)[0], stop in text)

@@ -12,7 +12,7 @@ NUCLEUS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
+class Drawing:
     """How a request wants its tokens drawn. `temperature` 0 is greedy."""
 
     temperature: float = 1.0
@@ -34,7 +34,7 @@ class Chosen:
     top: tuple[tuple[int, float], ...]
 
 
-def choose(row: Row, how: Sampling, index: int) -> int:
+def choose(row: Row, how: Drawing, index: int) -> int:
     """The token at place `index` of an answer. Equal arguments give the same token, whoever else is served beside it."""
     if how.greedy:
         return int(row.argmax())

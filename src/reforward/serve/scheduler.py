@@ -143,7 +143,7 @@ class Scheduler:
 
     def _steps_alone(self, decoding: Many[Sequence]) -> int:
         """Greedy steps that need no host: no row is looked at, and none may end by its text or its length before the last."""
-        if any(not s.wish.sampling.greedy or s.wish.stops or s.wish.logprobs is not None for s in decoding):
+        if any(not s.wish.drawing.greedy or s.wish.stops or s.wish.logprobs is not None for s in decoding):
             return 1
         return min(self.limits.steps, *(sequence.left for sequence in decoding))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from reforward.serve.sampling import Chosen, Row, Sampling, choose, logprobs
+from reforward.serve.sampling import Chosen, Row, Drawing, choose, logprobs
 from reforward.serve.text import Decode, Detokenizer, Stops
 
 Reason = Literal["stop", "length", "abort", "error"]
@@ -20,7 +20,7 @@ _NUMBERS = itertools.count()
 class Wish:
     """What a client asks of one answer, apart from its prompt."""
 
-    sampling: Sampling = Sampling()
+    drawing: Drawing = field(default_factory=Drawing)
     most: int = 16
     """Tokens, at least 1."""
     stops: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Sequence:
 
     def draw(self, row: Row) -> int:
         """The token that this row gives. A pure function of the row and of how far the answer has come."""
-        return choose(row, self.wish.sampling, len(self.produced))
+        return choose(row, self.wish.drawing, len(self.produced))
 
     def take(self, token: int, row: Row | None) -> None:
         """One more token: tell its text, and end if it is the last. `row` may be None if no log-probabilities are wanted."""
