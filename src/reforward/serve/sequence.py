@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from reforward.serve.sampling import Chosen, Row, Drawing, choose, logprobs
+from reforward.serve.sampling import Chosen, Drawing, Row, choose, logprobs
 from reforward.serve.text import Decode, Detokenizer, Stops
 
 Reason = Literal["stop", "length", "abort", "error"]
