@@ -80,13 +80,12 @@ class Rank:
         if not self._base:
             return
         self.blocks.take(self._need(steps))
-        self.context += steps * len(self._base)
-        self.steps += steps
-        self._end_those_due()
+        self._grow(steps)
 
     def schedule(self) -> Load:
         """Choose the next step; blocks are taken, requests are admitted or paused."""
         paused = self._make_room()
+        self.blocks.take(self._need(1))
         load = Load(batch=len(self._base), context=self.context + len(self._base))
         budget = self.limits.max_num_batched_tokens - load.batch
         if self.part is not None:
@@ -98,11 +97,15 @@ class Rank:
 
     def complete(self, load: Load) -> list[int]:
         """The step is over: who left its first token (again, if it was paused). `finished` then holds who is done."""
-        if load.batch:
-            self.advance(1)
+        self._grow(1)
         for index in load.filled:
             self._start_decoding(index)
         return load.filled
+
+    def _grow(self, steps: int) -> None:
+        self.context += steps * len(self._base)
+        self.steps += steps
+        self._end_those_due()
 
     def _start_decoding(self, index: int) -> None:
         made = self.made.pop(index, 0) + 1

@@ -4,7 +4,6 @@ Steps that only decode are taken many at once, up to the next thing that happens
 last free block), so that an hour of traffic costs a second.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,7 +54,7 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """[n] each: what the steps computed, all ranks together, and how long they took."""
+    """[n] each: how long the steps took, and what the slowest rank computed in them."""
 
     seconds: Floats
     prefill_tokens: Floats
@@ -77,8 +76,9 @@ class Replayed:
     gap_counts: Floats
     pauses: int
     steps: Steps
+    scheduled_step: NDArray[np.int64]
+    """Steps that were done when a request was first scheduled, when its first token came, and its last."""
     first_step: NDArray[np.int64]
-    """The step at whose end the first token came; likewise the last."""
     last_step: NDArray[np.int64]
     rank: NDArray[np.int64]
 
@@ -121,11 +121,12 @@ class _Run:
         count = len(self.arrivals)
         self.first, self.last = [float("nan")] * count, [float("nan")] * count
         self.first_step, self.last_step, self.rank = [0] * count, [0] * count, [0] * count
+        self.scheduled_step = [-1] * count
         self.now, self.came, self.left, self.step = 0.0, 0, count, 0
         self.recent: list[float] = []
         self.resting: dict[int, float] = {}
         self.long_gaps: list[float] = []
-        self.log: list[tuple[Floats, Floats]] = []
+        self.log: list[Floats] = []
 
     def run(self) -> Replayed:
         while self.left:
@@ -161,11 +162,12 @@ class _Run:
     def _decode(self, steps: int) -> None:
         active = [rank for rank in self.ranks if rank.decoding]
         times = [self.clock.decode(rank.decoding, rank.context + rank.decoding, steps) for rank in active]
-        seconds = times[0] if len(times) == 1 else np.max(times, axis=0)
+        slowest = max(range(len(times)), key=lambda at: float(times[at][0]))
+        seconds = times[slowest] if len(times) == 1 else np.max(times, axis=0)
         ends = self.now + np.cumsum(seconds)
         if self._open():
             steps = min(steps, int(np.searchsorted(ends, self.arrivals[self.came])) + 1)
-        self._note(seconds[:steps], active)
+        self._note(seconds[:steps], active[slowest])
         self._pass(float(ends[steps - 1]), ends[max(steps - 3, 0) : steps - 1].tolist(), steps)
         for rank in active:
             rank.advance(steps)
@@ -173,10 +175,11 @@ class _Run:
 
     def _step(self) -> None:
         loads = [rank.schedule() for rank in self.ranks]
-        for rank in self.ranks:
+        for rank, load in zip(self.ranks, loads, strict=True):
             self._rest(rank)
-        seconds = max(self._seconds(load) for load in loads)
-        self._note_mixed(seconds, loads)
+            self._note_admitted(load)
+        seconds, slowest = max(((self._seconds(load), load) for load in loads), key=lambda pair: pair[0])
+        self._note_mixed(seconds, slowest, sum(load.batch for load in loads))
         self._pass(self.now + seconds, [], 1)
         for rank, load in zip(self.ranks, loads, strict=True):
             for index in rank.complete(load):
@@ -198,6 +201,11 @@ class _Run:
             self.resting.setdefault(index, self.now)
         rank.paused.clear()
 
+    def _note_admitted(self, load: Load) -> None:
+        for index in load.admitted:
+            if self.scheduled_step[index] < 0:
+                self.scheduled_step[index] = self.step
+
     def _first_token(self, index: int) -> None:
         if index in self.resting:
             self.long_gaps.append(self.now - self.resting.pop(index))
@@ -210,25 +218,21 @@ class _Run:
         self.left -= len(rank.finished)
         rank.finished.clear()
 
-    def _note(self, seconds: Floats, active: Sequence[Rank]) -> None:
-        rows = np.zeros((5, len(seconds)))
-        rows[3] = sum(rank.decoding for rank in active)
-        rows[4] = sum(rank.context for rank in active) + rows[3] * np.arange(1, len(seconds) + 1)
-        self.log.append((seconds, rows[1:]))
+    def _note(self, seconds: Floats, slowest: Rank) -> None:
+        count = len(seconds)
+        context = slowest.context + slowest.decoding * np.arange(1, count + 1)
+        answered = sum(rank.decoding for rank in self.ranks)
+        batch = np.full(count, slowest.decoding)
+        self.log.append(np.array([seconds, np.zeros(count), np.zeros(count), batch, context, np.full(count, answered)]))
 
-    def _note_mixed(self, seconds: float, loads: Sequence[Load]) -> None:
-        row = [
-            sum(load.prefill_tokens for load in loads),
-            sum(load.prefill_pairs for load in loads),
-            sum(load.batch for load in loads),
-            sum(load.context for load in loads),
-        ]
-        self.log.append((np.array([seconds]), np.array(row, dtype=float)[:, None]))
+    def _note_mixed(self, seconds: float, slowest: Load, answered: int) -> None:
+        row = [seconds, slowest.prefill_tokens, slowest.prefill_pairs, slowest.batch, slowest.context, answered]
+        self.log.append(np.array(row, dtype=float)[:, None])
 
     def _result(self) -> Replayed:
-        seconds = np.concatenate([part for part, _ in self.log])
-        rows = np.concatenate([part for _, part in self.log], axis=1)
-        gaps, counts = np.append(seconds, self.long_gaps), np.append(rows[2], np.ones(len(self.long_gaps)))
+        rows = np.concatenate(self.log, axis=1)
+        gaps = np.append(rows[0], self.long_gaps)
+        counts = np.append(rows[5], np.ones(len(self.long_gaps)))
         return Replayed(
             arrival=self.traffic.arrival,
             first=np.array(self.first),
@@ -237,7 +241,8 @@ class _Run:
             gaps=gaps[counts > 0],
             gap_counts=counts[counts > 0],
             pauses=sum(rank.pauses for rank in self.ranks),
-            steps=Steps(seconds=seconds, prefill_tokens=rows[0], prefill_pairs=rows[1], batch=rows[2], context=rows[3]),
+            steps=Steps(seconds=rows[0], prefill_tokens=rows[1], prefill_pairs=rows[2], batch=rows[3], context=rows[4]),
+            scheduled_step=np.array(self.scheduled_step),
             first_step=np.array(self.first_step),
             last_step=np.array(self.last_step),
             rank=np.array(self.rank),
