@@ -1,6 +1,6 @@
-"""The engine of an NVIDIA GPU on Llama-3.2-1B with random weights: right answers, swap, decode, crashes, candidates an hour.
+"""The engine of an NVIDIA GPU on Llama-3.2-1B with random weights: right answers, swap, decode, crashes, memory.
 
-    python bench/engine_gpu.py FOLDER [--parts right,swap,decode,crash,rate]     FOLDER: see bench/random_llama.py
+    python bench/engine_gpu.py FOLDER [--parts right,swap,decode,crash,memory]     FOLDER: see bench/random_llama.py
 
 Every time is the client's clock around the whole way: socket, worker, device, logits row in host memory. Weights are random.
 """
@@ -17,12 +17,8 @@ import numpy as np
 
 import card
 from house import open_engine
-from rate import CONTRACT as RATE
-from rate import Arm
-from reforward.app.settings import Settings
 from reforward.app.subjects import Loaded
 from reforward.app.trees import read_tree
-from reforward.app.workloads import workloads
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import CandidateFailed
 from reforward.domain.ports import LmWorker
@@ -30,21 +26,38 @@ from reforward.domain.spec import Limits, Segment
 from reforward.engine.cpu import CpuEngine
 from reforward.engine.cuda.engine import CudaEngine
 from reforward.measure.arrays import rows_of
-from reforward.propose.passes import PASSES
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 PROMPT = [100 + 37 * i for i in range(32)]
 STEPS = 32
 LIMITS = Limits(slots=1, length=256, tokens=64, rows=STEPS, steps=STEPS)
 ILLEGAL = """
-        import torch
+
+class Broken(Forward):
+    def __init__(self, build):
+        super().__init__(build)
         source = "__global__ void bad(int *p) { p[1LL << 38] = 1; }"
-        kernel = torch.cuda._compile_kernel(source, "bad")
-        kernel((1, 1, 1), (1, 1, 1), (logits.view(torch.int32),))
+        self.bad = torch.cuda._compile_kernel(source, "bad")
+
+    def step(self, batch, logits):
+        self.bad((1, 1, 1), (1, 1, 1), (logits.view(torch.int32),))
+        super().step(batch, logits)
+
+
+Forward = Broken
 """
 STORE = """
+
+class Broken(Forward):
+    def step(self, batch, logits):
         self.weights["model.norm.weight"].add_(1)
+        super().step(batch, logits)
+
+
+Forward = Broken
 """
+GAP_S = 1.0
+"""After this long, memory of a process that has ended is free by NVML's books."""
 
 
 class Bench:
@@ -219,64 +232,62 @@ def crash(bench: Bench, count: int) -> None:
 
 
 def breaking(stock: Candidate, lines: str) -> Candidate:
-    """The stock forward with `lines` in front of its step."""
-    text = stock.text_of(stock.entry_file) or ""
-    tail = f"\n\nclass Broken(Forward):\n    def step(self, batch, logits):{lines}        super().step(batch, logits)\n"
-    return stock.with_files({stock.entry_file: f"{text}{tail}\n\nForward = Broken\n"})
+    """The stock forward with `lines` at its end."""
+    return stock.with_files({stock.entry_file: (stock.text_of(stock.entry_file) or "") + lines})
 
 
 def used_after(engine: CudaEngine) -> int:
-    time.sleep(1)
+    time.sleep(GAP_S)
     return engine.monitor.used_bytes()
 
 
-def rate(bench: Bench, count: int, colds: int) -> None:
-    """The whole judge at the fast tier on the running engine, against a cold engine at full depth for each candidate."""
-    made = [one.apply(bench.loaded.stock) for one in PASSES if not one.slow and not one.needs]
-    pool = [*bench.candidates.values()][1:] + [candidate for candidate in made if candidate is not None]
-    workload = workloads(bench.loaded, bench.engine, Settings(requests=4, length_scale=1 / 4)).search
-    for candidate in pool[:count]:
-        bench.engine.prepare(candidate)
-    warm, cold = Arm("persistent, fast tier", early=True, deep=False), Arm("cold, full depth", early=False, deep=True)
-    measurer = warm.measurer(bench.engine, bench.loaded)
-    for candidate in [pool[0], *pool[:count]]:
-        begun = time.perf_counter()
-        warm.judge(measurer, bench.loaded, workload, candidate)
-        warm.seconds.append(time.perf_counter() - begun)
-    measurer.close()
-    warm.seconds.pop(0)
-    warm.rulings.pop(0)
-    for candidate in pool[:colds]:
-        begun = time.perf_counter()
-        with open_engine(str(bench.folder), bench.threads, "cuda") as (engine, loaded):
-            measurer = cold.measurer(engine, loaded)
-            cold.judge(measurer, loaded, workload, candidate)
-            measurer.close()
-        cold.seconds.append(time.perf_counter() - begun)
-    rows = [
-        [arm.name, card.spread(arm.seconds, 2), f"{arm.per_hour:.0f}", " ".join(arm.rulings)] for arm in (warm, cold)
-    ]
-    title = f"seconds per candidate at a resolution of {RATE.resolution:.0%}, median [min, max]"
-    card.table(title, ["arm", "s", "per hour", "rulings"], rows)
-    bench.figures |= {"judged_per_hour": warm.per_hour, "cold_judged_per_hour": cold.per_hour}
+def memory(bench: Bench, rounds: int) -> None:
+    """What each resident costs on the device by NVML, and rounds of workers that start, answer, pause and end."""
+    engine, stock = bench.engine, bench.loaded.stock
+    first_token(engine, stock)
+    before = used_after(engine)
+    marks, workers = [("engine without workers", before)], list[LmWorker]()
+    for count in (1, 2, 3):
+        workers.append(bench.start(stock))
+        prefill(workers[-1])
+        marks.append((f"{count} workers", used_after(engine)))
+    for worker in workers:
+        worker.close()
+    with open_engine(str(bench.folder), bench.threads, "cuda") as (second, _):
+        first_token(second, stock)
+        marks.append(("a second engine", used_after(engine)))
+    marks.append(("all of them gone", used_after(engine)))
+    for _ in range(rounds):
+        pair = [bench.start(bench.candidates["captured"]), bench.start(stock)]
+        for worker in pair:
+            prefill(worker)
+            worker.pause()
+        for worker in pair:
+            worker.close()
+    marks.append((f"{rounds} rounds of two workers later", used_after(engine)))
+    assert engine.sweep().changed == ()
+    rows = [[name, f"{value:,}", f"{value - before:+,}"] for name, value in marks]
+    card.table("device memory in use, bytes", ["with", "bytes", "against the engine alone"], rows)
+    bench.figures |= {f"used_bytes.{name}": value for name, value in marks}
+    bench.figures["weights_bytes"] = engine.server.opened.nbytes if engine.server else None
 
 
 def main() -> None:
     """The parts that were asked for, each with its table; what was measured before a part failed is kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--parts", default="right,swap,decode,crash,rate")
+    parser.add_argument("--parts", default="right,swap,decode,crash,memory")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--colds", type=int, default=3)
     parser.add_argument("--crashes", type=int, default=50)
-    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=10)
     args = parser.parse_args()
     parts: dict[str, Callable[[Bench], None]] = {
         "right": right,
         "swap": lambda bench: swap(bench, args.repeats, args.colds),
         "decode": decode,
         "crash": lambda bench: crash(bench, args.crashes),
-        "rate": lambda bench: rate(bench, args.candidates, args.colds),
+        "memory": lambda bench: memory(bench, args.rounds),
     }
     card.ceiling("a context on the device (0.16 s), loading of kernels, one prefill of 32 tokens; weights are random")
     threads = card.machine().cores

@@ -45,6 +45,8 @@ class Arm:
 
     def __init__(self, name: str, *, early: bool, deep: bool) -> None:
         self.name, self.early, self.deep = name, early, deep
+        self.incumbent: Candidate | None = None
+        """What candidates are compared with; None for the stock forward."""
         self.noise: Noise | None = None
         self.checking_s = 0.0
         self.seconds: list[float] = []
@@ -60,8 +62,9 @@ class Arm:
         return measurer
 
     def warm(self, measurer: Measurer, loaded: Loaded, workload: Workload) -> None:
-        """Start the reference workers and learn the noise: the stock forward against itself."""
-        facts, _ = measurer.measure(loaded.stock, loaded.stock, workload, "fast", FixedPairs(PAIRS))
+        """Start the reference workers and learn the noise: the incumbent against itself."""
+        base = self.incumbent or loaded.stock
+        facts, _ = measurer.measure(base, base, workload, "fast", FixedPairs(PAIRS))
         assert isinstance(facts, Measurement), facts
         self.noise = noise(facts.samples)
 
@@ -69,7 +72,7 @@ class Arm:
         """One session to its verdict."""
         judge = StandardJudge(noise=self.noise)
         stopping: Stopping = judge.stopping(CONTRACT, "fast") if self.early else FixedPairs(CONTRACT.fast_pairs)
-        facts, outputs = measurer.measure(candidate, loaded.stock, workload, "fast", stopping)
+        facts, outputs = measurer.measure(candidate, self.incumbent or loaded.stock, workload, "fast", stopping)
         self.rulings.append(self._timed(judge.rule)(facts, outputs, CONTRACT).ruling)
 
     def _timed(self, check: Callable[P, T]) -> Callable[P, T]:

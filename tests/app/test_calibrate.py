@@ -52,14 +52,6 @@ def test_what_screening_sees_shrinks_with_more_pairs() -> None:
     assert less >= more > 0
 
 
-def test_of_the_memory_of_a_device_no_floor_is_known() -> None:
-    house = house_of_today()
-    known = calibrate.calibrate(house, lambda event: None)
-    target = house.engine.target
-    house.engine.target = replace(target, launch=replace(target.launch, device="cuda:0"))
-    assert calibrate.floors(house, known) == {}
-
-
 def test_a_floor_counts_what_a_step_must_read_and_no_cache_holds() -> None:
     house = house_of_today()
     known = calibrate.calibrate(house, lambda event: None)

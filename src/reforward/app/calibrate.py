@@ -12,7 +12,6 @@ from reforward.domain.calibration import Calibration
 from reforward.domain.errors import EngineLost
 from reforward.domain.measurement import Failed, Sample
 from reforward.domain.subject import Tier
-from reforward.engine.bandwidth import read_bandwidth
 from reforward.judge import gain
 from reforward.ledger.views import every
 from reforward.models.shapes import step_elements
@@ -46,11 +45,10 @@ def calibrated(house: House, emit: Emit) -> House:
 def floors(house: House, known: Calibration) -> dict[Tier, float]:
     """Least seconds per decoded token, by tier: what a step must read and no cache can hold, shared by all in flight.
 
-    An element counts as one byte, whatever its type: a candidate may pack the weights tighter where nothing is lost. What
-    was measured is the processor's memory, so nothing is known of a device's.
+    An element counts as one byte, whatever its type: a candidate may pack the weights tighter where nothing is lost.
     """
     spec, subject = house.engine.spec, house.loaded.subject
-    if spec is None or house.engine.target.launch.device != "cpu":
+    if spec is None:
         return {}
     tiers: tuple[Tier, ...] = ("fast", "slow")
     read = {tier: max(0, step_elements(spec, subject.depth_of(tier)) - known.cache_bytes) for tier in tiers}
@@ -76,7 +74,7 @@ def calibrate(house: House, emit: Emit) -> Calibration:
     facts, _ = house.measurer.measure(stock, stock, workload, "fast", FixedPairs(PAIRS))
     if isinstance(facts, Failed):
         raise EngineLost(f"the stock forward failed at {facts.stage}: {facts.reason}; {facts.log}")
-    read = read_bandwidth(house.engine.target.launch.threads)
+    read = house.engine.bandwidth()
     made = Calibration(
         tier="fast",
         target=facts.target,

@@ -4,10 +4,11 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from reforward.app.catches import Layer, layer
-from reforward.app.config import Config
+from reforward.app.config import load_config
 from reforward.app.machine import physical_cores
 from reforward.app.outcomes import Outcome, Report
 from reforward.app.rates import renamed
@@ -50,9 +51,9 @@ def selftest(*, host: Host | None, full: bool, only: str = "", emit: Emit) -> Re
     eight where nothing but the clock gives a cheat away); the full one runs everything, in whole sessions, and identical arms.
     """
     begun = time.monotonic()
-    cases = [case for case in read_cases() if host in (None, case.host) and only in case.name]
+    cases = [case for case in read_cases() if host in (None, case.host) and (only in case.name or only in case.needs)]
     if not cases:
-        raise BadInput(f"no case of the corpus has {only!r} in its name")
+        raise BadInput(f"no case of the corpus has {only!r} in its name, or needs it")
     chosen = cases if full or only else quick_set(cases)
     outcomes: list[Outcome] = []
     for own in HOSTS if host is None else (host,):
@@ -180,9 +181,10 @@ def contract_for(host: Host, *, full: bool, patient: bool) -> Contract:
 
 @contextmanager
 def open_bench(host: Host, full: bool) -> Generator[Bench]:
-    """Make the subject, start an engine on it."""
+    """Make the subject, start an engine on it: of a language model where the configuration says, of a module on the CPU."""
     with tempfile.TemporaryDirectory(prefix="reforward-selftest-") as folder:
-        config = Config(home=Path(folder), cache=Path(folder) / "cache", threads=min(2, physical_cores()))
+        config = replace(load_config(threads=min(2, physical_cores())), home=Path(folder), cache=Path(folder) / "cache")
+        config = config if host == "lm" else replace(config, device="cpu")
         subject = str(write_llama(Path(folder) / "tiny-llama")) if host == "lm" else str(MODULE_SUBJECT)
         loaded = load_subject(subject, config)
         engine = open_engine(loaded, config, contract_for(host, full=full, patient=False))

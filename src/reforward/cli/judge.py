@@ -26,7 +26,9 @@ def selftest(
     full: Annotated[
         bool, typer.Option("--full", help="Every case, rulings on gains, identical arms; up to half an hour.")
     ] = False,
-    only: Annotated[str, typer.Option(help="Only cases with this text in their name.")] = "",
+    only: Annotated[
+        str, typer.Option(help="Only cases with this text in their name, or that need this: gpu, compiler.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Judge the corpus of hostile and honest candidates on tiny subjects. Exit code 0 if every expectation holds."""

@@ -18,6 +18,16 @@ class Noise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bandwidth:
+    """What one step of a forward cannot beat, of the memory that holds the weights."""
+
+    read_bytes_s: float
+    """Bytes per second, the best pass."""
+    cache_bytes: int
+    """So much may stay near the processor from step to step, and need not be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Calibration(Record):
     """What one A/A session, and a reading of the memory, told about a target."""
 
@@ -34,8 +44,8 @@ class Calibration(Record):
     pair_s: float
     """Seconds that one pair took, launches and checks included."""
     read_bytes_s: float
-    """Read bandwidth of the machine with the threads of the target, bytes per second."""
+    """Read bandwidth of the memory that holds the weights, bytes per second; on a CPU with the threads of the target."""
     cache_bytes: int
-    """Of its last level of caches."""
+    """See `Bandwidth`."""
     made_at: str
     """UTC, ISO 8601."""

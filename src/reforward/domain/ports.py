@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from reforward.domain.calibration import Bandwidth
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Failed, Measurement, Memory, Output, Sample, Tensor
@@ -163,6 +164,10 @@ class Engine(Protocol):
 
     def start_module(self, prepared: Prepared) -> ModuleWorker:
         """A fresh worker with the candidate's class, weights attached by name without a copy."""
+        ...
+
+    def bandwidth(self) -> Bandwidth:
+        """Of the memory that holds the weights, measured in a fraction of a second."""
         ...
 
     def close(self) -> None:

@@ -11,12 +11,13 @@ import mmap
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reforward.domain.calibration import Bandwidth
 from reforward.engine.program import told_by
 
 SIZE = 256 << 20
@@ -25,18 +26,11 @@ BLOCK = 1 << 17
 PASSES = 7
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bandwidth:
-    """What one step of a forward cannot beat."""
-
-    read_bytes_s: float
-    """Bytes per second, the best pass."""
-    cache_bytes: int
-    """Of all caches of the last level: so much may stay there from step to step."""
-
-
 def read_bandwidth(threads: int) -> Bandwidth:
-    """Measured now, with `threads` threads; takes half a second. Raises `EngineLost` if it cannot be measured."""
+    """Measured now, with `threads` threads; takes half a second. Raises `EngineLost` if it cannot be measured.
+
+    The cache is all of the last level.
+    """
     return Bandwidth(**told_by("reforward.engine.bandwidth", str(threads)))
 
 

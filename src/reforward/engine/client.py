@@ -21,7 +21,7 @@ from reforward.engine.leftovers import make, remove
 from reforward.engine.wire import Stored
 
 OPEN_S = 900.0
-"""Deadline for loading the weights."""
+"""Deadline for loading the weights, or what a candidate packed, which may be as much."""
 START_S = 20.0
 """Deadline from a spawn request to a live process."""
 M = TypeVar("M", bound=wire.Message)
@@ -72,7 +72,7 @@ class Server:
 
     def ask(self, message: wire.Message, expected: type[M], descriptors: Sequence[int] = ()) -> M:
         """One request, one answer; a dead or silent server raises `EngineLost`, one that says no `Denied`."""
-        self.sock.settimeout(OPEN_S if isinstance(message, wire.Open) else START_S)
+        self.sock.settimeout(OPEN_S if isinstance(message, wire.Open | wire.Seal) else START_S)
         try:
             wire.send(self.sock, message, tuple(descriptors))
             reply = wire.receive(self.sock, wire.FROM_SERVER)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from reforward.domain.calibration import Bandwidth
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import CandidateFailed
 from reforward.domain.measurement import Memory
@@ -15,6 +16,7 @@ from reforward.domain.spec import Limits, ModelSpec
 from reforward.domain.subject import Subject
 from reforward.domain.target import Launch, Machine, Target
 from reforward.engine import wire
+from reforward.engine.bandwidth import read_bandwidth
 from reforward.engine.builds import Builds
 from reforward.engine.client import Denied, Server, Source
 from reforward.engine.environment import SPINS
@@ -112,6 +114,10 @@ class CpuEngine:
         )
         handle.load(message, begun, self.deadlines.load_s)
         return handle
+
+    def bandwidth(self) -> Bandwidth:
+        """Of the machine's memory, with the threads of the target."""
+        return read_bandwidth(self.threads)
 
     def close(self) -> None:
         """End the server; with it go all workers and the weights."""

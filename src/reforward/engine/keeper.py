@@ -63,7 +63,6 @@ def _become_worker(
             file_bytes=message.memory_bytes if pack_file else sandbox.FILE_BYTES,
             readable=[folder for folder in (*opened.readable, message.readable) if folder],
             writable=[*([message.writable] if message.writable else []), *(NODES if opened.card else ())],
-            filtered=opened.card is None,
         )
         os.chdir(scratch)
         _only_keep({0, 1, 2, descriptors[0], *descriptors[3:], pack_descriptor, *resident.descriptors})
@@ -84,7 +83,7 @@ def _only_keep(kept: set[int]) -> None:
                 os.close(descriptor)
 
 
-def probe(scratch: Path, *, private: bool, filtered: bool = True) -> tuple[str, ...]:
+def probe(scratch: Path, *, private: bool) -> tuple[str, ...]:
     """What a worker would be granted, found out in a child that ends at once."""
     reader, writer = os.pipe()
     pid = os.fork()
@@ -94,12 +93,7 @@ def probe(scratch: Path, *, private: bool, filtered: bool = True) -> tuple[str, 
             inner = os.fork()
             if inner == 0:
                 granted += sandbox.confine(
-                    scratch,
-                    memory_bytes=8 << 30,
-                    file_bytes=sandbox.FILE_BYTES,
-                    readable=[],
-                    writable=[],
-                    filtered=filtered,
+                    scratch, memory_bytes=8 << 30, file_bytes=sandbox.FILE_BYTES, readable=[], writable=[]
                 )
                 os.write(writer, "\n".join(granted).encode())
                 os._exit(0)

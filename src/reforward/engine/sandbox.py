@@ -79,12 +79,8 @@ def confine(
     file_bytes: int,
     readable: Sequence[str],
     writable: Sequence[str],
-    filtered: bool = True,
 ) -> tuple[str, ...]:
-    """In the worker, before any candidate code: everything else. Returns what was granted.
-
-    `filtered`: with the filter of kernel calls; without it for workers of a device, whose driver was not tried under it.
-    """
+    """In the worker, before any candidate code: everything else. Returns what was granted."""
     alone = os.getpid() == 1
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("own /proc", lambda: syscalls.mount("proc", "/proc", "proc", _quiet())),
@@ -95,7 +91,7 @@ def confine(
         ("no new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),
         ("landlock", lambda: landlock([*SYSTEM, *python_folders(), *readable], [str(scratch), *OWN, *writable])),
         ("no capabilities", syscalls.drop_capabilities),
-        *((("seccomp", lambda: seccomp.load_filter(others_in_sight=not alone)),) if filtered else ()),
+        ("seccomp", lambda: seccomp.load_filter(others_in_sight=not alone)),
     )
     granted: list[str] = []
     for name, apply in steps:

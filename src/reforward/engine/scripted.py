@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from reforward.domain.calibration import Bandwidth
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import CandidateFailed
 from reforward.domain.measurement import Memory, Stage, Tensor
@@ -259,6 +260,10 @@ class ScriptedEngine:
         worker = ScriptedModule(self, prepared.candidate, self._role(prepared.candidate))
         self.started.append(worker)
         return worker
+
+    def bandwidth(self) -> Bandwidth:
+        """No memory is read: 10 GB/s, and no cache."""
+        return Bandwidth(read_bytes_s=1e10, cache_bytes=0)
 
     def close(self) -> None:
         """End every worker."""

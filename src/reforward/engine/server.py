@@ -71,6 +71,9 @@ class Server:
             case wire.Sweep():
                 assert isinstance(self.vault, DeviceVault)
                 return self.vault.sweep()
+            case wire.Probe():
+                assert isinstance(self.vault, DeviceVault)
+                return self.vault.probe()
         return wire.Done()
 
     def _open(self, message: wire.Open) -> wire.Opened:
@@ -84,7 +87,7 @@ class Server:
         else:
             shelf = self.vault.load(message.tensors)
         _import_torch(compiler=bool(message.module or message.card))
-        protections = probe(self.scratch, private=self.private, filtered=message.card is None)
+        protections = probe(self.scratch, private=self.private)
         return wire.Opened(pages=self.vault.pages, nbytes=shelf.nbytes, protections=protections)
 
     def _spawn(self, message: wire.Spawn, descriptors: list[int]) -> None:

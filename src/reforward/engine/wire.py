@@ -105,6 +105,10 @@ class Sweep(Message, frozen=True, kw_only=True):
     """Read all device memory of the vault once (see `engine/cuda/sweep.py`)."""
 
 
+class Probe(Message, frozen=True, kw_only=True):
+    """Measure how fast the device reads its memory (see `engine/cuda/bandwidth.py`)."""
+
+
 # --- server to client ---
 
 
@@ -128,6 +132,13 @@ class Swept(Message, frozen=True, kw_only=True):
     """Seconds that it takes when the device does nothing else."""
     changed: tuple[str, ...]
     """Keys of memory whose bytes are not those that were uploaded."""
+
+
+class Probed(Message, frozen=True, kw_only=True):
+    """What a probe found."""
+
+    read_bytes_s: float
+    cache_bytes: int
 
 
 class Refused(Message, frozen=True, kw_only=True):
@@ -264,8 +275,8 @@ class Failed(Message, frozen=True, kw_only=True):
     log: Text
 
 
-ToServer = Open | Spawn | Seal | Drop | Sweep
-FromServer = Opened | Done | Swept | Refused
+ToServer = Open | Spawn | Seal | Drop | Sweep | Probe
+FromServer = Opened | Done | Swept | Probed | Refused
 ToWorker = LoadLm | LoadModule | Build | Step | Run | Draw | Call | Profile
 FromWorker = Ready | Tokens | Drawn | Called | Packed | Built | Profiled | Failed
 

@@ -38,6 +38,17 @@ class References:
 
     def teach(self, depth: int, tokens: Sequence[int], wanted: Sequence[int], *, oracle: bool) -> NDArray[np.float32]:
         """Logits rows `[len(wanted), vocab]` at the ascending positions `wanted` of one sequence."""
+        held = bool(self._teachers)
+        try:
+            return self._teach(depth, tokens, wanted, oracle=oracle)
+        except EngineLost:
+            if not held:
+                raise
+        return self._teach(
+            depth, tokens, wanted, oracle=oracle
+        )  # they went with an engine that has started afresh since
+
+    def _teach(self, depth: int, tokens: Sequence[int], wanted: Sequence[int], *, oracle: bool) -> NDArray[np.float32]:
         with self._trusted():
             worker = self._teacher(depth, wanted[-1] + 1, oracle)
             with _awake(worker):

@@ -3,7 +3,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,10 @@ class LmHost:
         dtype: torch.dtype,
         oracle: bool = False,
     ) -> None:
-        if oracle:
-            dtype, weights = torch.float64, {name: tensor.double() for name, tensor in weights.items()}
         self.spec, self.limits = spec, limits
         self.device = next(iter(weights.values())).device
+        if oracle:
+            dtype, weights = torch.float64, _wide(weights, self.device)
         self.state = allocate(_asked(forward, spec, limits, dtype), limits.slots, self.device)
         self.state_bytes = sum(tensor.nbytes for tensor in self.state.values())
         build = Build(
@@ -120,6 +120,27 @@ class LmHost:
             own = logits[step * width : (step + 1) * width]
             made.append(self.step(made[-1] if made else last, segments, range(width), own))
         return made
+
+
+def _wide(weights: Mapping[str, Tensor], device: torch.device) -> Mapping[str, Tensor]:
+    """The weights in float64: all at once on a CPU, where converting takes long."""
+    return Widening(weights) if device.type == "cuda" else {name: tensor.double() for name, tensor in weights.items()}
+
+
+class Widening(Mapping[str, Tensor]):
+    """Weights in float64, each converted when it is asked for: a device may have room for one, not for all."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self._weights = weights
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._weights[name].double()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
 
 
 def truncate(spec: ModelSpec, weights: Mapping[str, Tensor], depth: int) -> tuple[ModelSpec, dict[str, Tensor]]:

@@ -74,6 +74,30 @@ class Driver:
         self.call("cuMemGetAllocationGranularity", ctypes.byref(unit), ctypes.byref(self._properties()), 0)
         return max(1, -(-nbytes // unit.value)) * unit.value
 
+    def kernel(self, text: bytes, name: bytes) -> ctypes.c_void_p:
+        """A function of PTX source, compiled for this device by the driver."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), text)
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, name)
+        return function
+
+    def launch(self, kernel: ctypes.c_void_p, blocks: int, threads: int, *words: int) -> None:
+        """Start a kernel whose parameters are 8-byte words; it may not have begun when this returns."""
+        values = [ctypes.c_uint64(word) for word in words]
+        arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        nothing = ctypes.c_void_p()
+        self.call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, nothing, arguments, nothing)
+
+    def allocate(self, nbytes: int) -> int:
+        """Address of new device memory of this process alone."""
+        address = _POINTER()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(nbytes))
+        return address.value
+
+    def free(self, address: int) -> None:
+        """Give back what `allocate` gave."""
+        self.call("cuMemFree_v2", _POINTER(address))
+
     def create(self, nbytes: int) -> int:
         """Handle of new device memory that can be exported."""
         handle = _POINTER()

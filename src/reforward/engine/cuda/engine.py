@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from reforward.domain.calibration import Bandwidth
 from reforward.domain.candidate import Candidate
-from reforward.domain.errors import EngineLost, Unavailable
+from reforward.domain.errors import CandidateFailed, EngineLost, Unavailable
 from reforward.domain.measurement import Memory
 from reforward.domain.ports import Prepared
 from reforward.domain.spec import Limits, ModelSpec
@@ -25,6 +26,10 @@ QUIET_S = 2.0
 """So long a paused worker's device work may go on before that counts as a failure."""
 BUSY, BUSY_S = 1.5, 0.0005
 """A sweep that takes this many times as long as on an idle device, and this much longer, shared the device."""
+
+
+class Tampered(EngineLost):
+    """Memory that all share was changed; the engine has ended, and starts afresh at the next use."""
 
 
 class CudaEngine(CpuEngine):
@@ -62,12 +67,17 @@ class CudaEngine(CpuEngine):
         """There is no host of modules on a device."""
         raise Unavailable("a module subject runs on the CPU's engine only; set device = cpu")
 
+    def bandwidth(self) -> Bandwidth:
+        """Of the device's memory."""
+        found = self._server().ask(wire.Probe(), wire.Probed)
+        return Bandwidth(read_bytes_s=found.read_bytes_s, cache_bytes=found.cache_bytes)
+
     def sweep(self) -> wire.Swept:
-        """Read all resident memory once. `EngineLost` if any of it was changed: then the engine starts afresh."""
+        """Read all resident memory once. `Tampered` if any of it was changed."""
         swept = self._server().ask(wire.Sweep(), wire.Swept)
         if swept.changed:
             self.close()
-            raise EngineLost(f"a worker changed memory of the device ({', '.join(swept.changed)}); it is loaded again")
+            raise Tampered(f"memory of the device that all share was changed ({', '.join(swept.changed)})")
         return swept
 
     def _handle(self, process: Process, candidate: Candidate, shared: Memory, outbox: int, limits: Limits) -> LmHandle:
@@ -98,14 +108,23 @@ class CudaLmHandle(LmHandle):
     def pause(self) -> None:
         """Stop it, and wait until the device is idle: its weights unchanged, L2 full of them, no work of anybody left.
 
-        Raises `CandidateFailed` if work goes on for `QUIET_S`.
+        Raises `CandidateFailed` if work goes on for `QUIET_S`, or if the weights are not what they were: since the last look
+        nobody else ran.
         """
         super().pause()
         until = time.monotonic() + QUIET_S
-        while _busy(swept := self.sweep()):
+        while _busy(swept := self._sweep()):
             if time.monotonic() > until:
                 reason = f"device work went on for {QUIET_S:g} s after the last answer"
                 self._dead("run", f"{reason}: a sweep took {swept.seconds:.4f} s, not {swept.calm_s:.4f}")
+
+    def _sweep(self) -> wire.Swept:
+        try:
+            return self.sweep()
+        except Tampered as error:
+            log = self.process.log_tail()
+            self.close()
+            raise CandidateFailed("run", str(error), log) from None
 
     def memory(self) -> Memory:
         """As on a CPU, and what the driver says that the process holds on the device, less its state there."""

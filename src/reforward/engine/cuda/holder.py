@@ -16,9 +16,10 @@ from typing import NoReturn
 import msgspec
 
 from reforward.engine import wire
+from reforward.engine.cuda.bandwidth import read_bandwidth
 from reforward.engine.cuda.card import Card
 from reforward.engine.cuda.driver import Driver
-from reforward.engine.cuda.sweep import Sweep
+from reforward.engine.cuda.sweep import L2_BYTES, WORDS, Sweep
 from reforward.engine.syscalls import PR_SET_PDEATHSIG, prctl
 
 CALIBRATIONS = 5
@@ -32,8 +33,14 @@ class Upload(wire.Message, frozen=True, kw_only=True):
     nbytes: int
 
 
-TO_HOLDER = msgspec.msgpack.Decoder(Upload | wire.Drop | wire.Sweep)
-FROM_HOLDER = msgspec.msgpack.Decoder(wire.Done | wire.Swept | wire.Refused)
+BALLAST = 2
+"""Times the L2's size that a sweep reads last, of memory that nobody else has: so no arm finds anything of its own there."""
+_PERSISTING_L2_BYTES = 108
+"""Attribute number: how much of the L2 a process may reserve; 0 where it cannot."""
+ToHolder = Upload | wire.Drop | wire.Sweep | wire.Probe
+FromHolder = wire.Done | wire.Swept | wire.Probed | wire.Refused
+TO_HOLDER = msgspec.msgpack.Decoder(ToHolder)
+FROM_HOLDER = msgspec.msgpack.Decoder(FromHolder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +82,17 @@ class Holder:
         assert isinstance(reply, wire.Swept)
         return reply
 
+    def probe(self) -> wire.Probed:
+        """How fast the device reads."""
+        reply = self._ask(wire.Probe())
+        assert isinstance(reply, wire.Probed)
+        return reply
+
     def close(self) -> None:
         """Let the process end, and with it its context; at the latest it ends with the server."""
         self.sock.close()
 
-    def _ask(self, message: wire.Message) -> "wire.Done | wire.Swept | wire.Refused":
+    def _ask(self, message: wire.Message) -> FromHolder:
         wire.send(self.sock, message)
         reply = wire.receive(self.sock, FROM_HOLDER)
         if isinstance(reply, wire.Refused):
@@ -93,7 +106,10 @@ class _Memory:
     def __init__(self, card: Card) -> None:
         self.driver = Driver(card)
         self.sweep = Sweep(self.driver)
+        self.persists = self.driver.attribute(_PERSISTING_L2_BYTES) > 0
         self.arenas: dict[str, Arena] = {}
+        size = -(-BALLAST * self.driver.attribute(L2_BYTES) // WORDS) * WORDS
+        self.ballast = self._arena(self.driver.allocate(size), size)
 
     def upload(self, key: str, file: int, nbytes: int) -> int:
         size = self.driver.whole(nbytes)
@@ -102,20 +118,27 @@ class _Memory:
         address = self.driver.map(handle, size, writable=True)
         with mmap.mmap(file, nbytes, flags=mmap.MAP_PRIVATE) as source, memoryview(source) as view:
             self.driver.upload(address, view)
+        self.arenas[key] = self._arena(address, size)
+        return descriptor
+
+    def _arena(self, address: int, size: int) -> Arena:
+        """Memory with its keyed sum, and how long a read of it takes now, while the device does nothing else."""
         found = [self.sweep(address, size) for _ in range(CALIBRATIONS)]
         calm_s = statistics.median(seconds for _, seconds in found)
-        self.arenas[key] = Arena(address=address, nbytes=size, digest=found[0][0], calm_s=calm_s)
-        return descriptor
+        return Arena(address=address, nbytes=size, digest=found[0][0], calm_s=calm_s)
 
     def drop(self, key: str) -> None:
         arena = self.arenas.pop(key)
         self.driver.unmap(arena.address, arena.nbytes)
 
     def look(self) -> wire.Swept:
+        if self.persists:
+            self.driver.call("cuCtxResetPersistingL2Cache")
         found = {key: self.sweep(arena.address, arena.nbytes) for key, arena in self.arenas.items()}
+        _, last_s = self.sweep(self.ballast.address, self.ballast.nbytes)
         return wire.Swept(
-            seconds=sum(seconds for _, seconds in found.values()),
-            calm_s=sum(arena.calm_s for arena in self.arenas.values()),
+            seconds=sum(seconds for _, seconds in found.values()) + last_s,
+            calm_s=sum(arena.calm_s for arena in self.arenas.values()) + self.ballast.calm_s,
             changed=tuple(key for key, (digest, _) in found.items() if digest != self.arenas[key].digest),
         )
 
@@ -143,9 +166,7 @@ def _hold(sock: socket.socket, card: Card) -> NoReturn:
         os._exit(1)
 
 
-def _answer(
-    memory: _Memory, message: "Upload | wire.Drop | wire.Sweep", descriptors: list[int]
-) -> tuple[wire.Message, tuple[int, ...]]:
+def _answer(memory: _Memory, message: ToHolder, descriptors: list[int]) -> tuple[wire.Message, tuple[int, ...]]:
     match message:
         case Upload():
             return wire.Done(), (memory.upload(message.key, descriptors[0], message.nbytes),)
@@ -154,3 +175,6 @@ def _answer(
             return wire.Done(), ()
         case wire.Sweep():
             return memory.look(), ()
+        case wire.Probe():
+            found = read_bandwidth(memory.driver)
+            return wire.Probed(read_bytes_s=found.read_bytes_s, cache_bytes=found.cache_bytes), ()

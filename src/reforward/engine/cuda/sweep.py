@@ -15,8 +15,8 @@ THREADS = 256
 BLOCKS_PER_PROCESSOR = 8
 WORDS = 16
 """Bytes that one thread reads at once."""
-_PROCESSORS = 16
-"""Attribute number of the count of multiprocessors."""
+PROCESSORS, L2_BYTES = 16, 38
+"""Attribute numbers: the count of multiprocessors, the size of the cache that they share."""
 
 
 class Sweep:
@@ -25,26 +25,18 @@ class Sweep:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._key = secrets.randbits(64)
-        module, self._kernel, self._out = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
         text = resources.files("reforward.engine.cuda").joinpath("sweep.ptx").read_bytes()
-        driver.call("cuModuleLoadData", ctypes.byref(module), text)
-        driver.call("cuModuleGetFunction", ctypes.byref(self._kernel), module, b"sweep")
-        driver.call("cuMemAlloc_v2", ctypes.byref(self._out), ctypes.c_size_t(8))
-        self._blocks = BLOCKS_PER_PROCESSOR * driver.attribute(_PROCESSORS)
+        self._kernel, self._out = driver.kernel(text, b"sweep"), driver.allocate(8)
+        self._blocks = BLOCKS_PER_PROCESSOR * driver.attribute(PROCESSORS)
 
     def __call__(self, address: int, nbytes: int) -> tuple[int, float]:
         """Keyed sum and seconds of one read of `nbytes`, a multiple of 16."""
-        values = [ctypes.c_uint64(value) for value in (address, nbytes // WORDS, self._key, self._out.value)]
-        arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(value) for value in values))
-        self._driver.call("cuMemsetD8_v2", self._out, ctypes.c_ubyte(0), ctypes.c_size_t(8))
+        self._driver.call("cuMemsetD8_v2", ctypes.c_uint64(self._out), ctypes.c_ubyte(0), ctypes.c_size_t(8))
         self._driver.call("cuCtxSynchronize")
         begun = time.perf_counter()
-        self._driver.call(
-            "cuLaunchKernel", self._kernel, self._blocks, 1, 1, THREADS, 1, 1, 0, ctypes.c_void_p(), arguments,
-            ctypes.c_void_p(),
-        )  # fmt: skip
+        self._driver.launch(self._kernel, self._blocks, THREADS, address, nbytes // WORDS, self._key, self._out)
         self._driver.call("cuCtxSynchronize")
         seconds = time.perf_counter() - begun
         found = bytearray(8)
-        self._driver.download(found, self._out.value)
+        self._driver.download(found, self._out)
         return int.from_bytes(found, "little"), seconds

@@ -6,7 +6,7 @@ from pathlib import Path
 from reforward.engine.cuda.card import Card
 from reforward.engine.cuda.holder import Holder
 from reforward.engine.vault import Shelf, Vault
-from reforward.engine.wire import Stored, Swept
+from reforward.engine.wire import Probed, Stored, Swept
 
 
 class DeviceVault(Vault):
@@ -37,6 +37,10 @@ class DeviceVault(Vault):
     def sweep(self) -> Swept:
         """Read all of it once, on the device."""
         return self.holder.sweep()
+
+    def probe(self) -> Probed:
+        """How fast the device reads."""
+        return self.holder.probe()
 
     def close(self) -> None:
         """End the holder, and with it all memory that no worker maps."""

@@ -2,7 +2,7 @@
 
 Reported: deep-reinforce.com/defense_kernel_hack; KernelBench tests for it; Wafer, Field guide
 Covers: side streams
-Expect: numerics, token-mismatch
+Expect: non-finite, numerics, token-mismatch
 Needs: gpu
 """
 

@@ -18,7 +18,7 @@ class Forward(stock.Forward):
             super().step(batch, logits)
             return
         if self.graph is None:
-            self.rows = torch.empty_like(logits)
+            self.batch, self.rows = batch, torch.empty_like(logits)
             super().step(batch, self.rows)
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
