@@ -133,6 +133,17 @@ class LmWorker(Worker, Protocol):
         """A copy of outbox rows, fp32 `[count, vocab]`."""
         ...
 
+    layout: str
+    """What its forward keeps for each slot, as a hash: workers with equal ones can take over each other's slots."""
+
+    def save(self, slot: int) -> bytearray:
+        """All state of a slot. Overwrites rows of the outbox."""
+        ...
+
+    def restore(self, slot: int, held: bytearray) -> None:
+        """Put in place what a worker of equal `layout` saved; the slot then holds the same tokens. Overwrites rows too."""
+        ...
+
 
 class ModuleWorker(Worker, Protocol):
     """A worker of the `module` host."""

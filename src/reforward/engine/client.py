@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ class Server:
                 stderr=log,
                 start_new_session=True,
             )
-        self.sock = ours
+        self.sock, self.turn = ours, threading.Lock()
         message = wire.Open(tensors=source.tensors, module=source.module, readable=source.readable, card=source.card)
         try:
             self.opened = self.ask(message, wire.Opened)
@@ -71,7 +72,11 @@ class Server:
         self.pages: PageKind = "huge" if self.opened.pages == "huge" else "4k"
 
     def ask(self, message: wire.Message, expected: type[M], descriptors: Sequence[int] = ()) -> M:
-        """One request, one answer; a dead or silent server raises `EngineLost`, one that says no `Denied`."""
+        """One request, one answer; a dead or silent server raises `EngineLost`, one that says no `Denied`. From any thread."""
+        with self.turn:
+            return self._ask(message, expected, descriptors)
+
+    def _ask(self, message: wire.Message, expected: type[M], descriptors: Sequence[int]) -> M:
         self.sock.settimeout(OPEN_S if isinstance(message, wire.Open | wire.Seal) else START_S)
         try:
             wire.send(self.sock, message, tuple(descriptors))

@@ -108,7 +108,7 @@ class Handle:
 
     def __init__(self, process: Process, candidate: Candidate, step_s: float, shared: Memory) -> None:
         self.process, self.candidate, self.step_s, self.shared = process, candidate, step_s, shared
-        self.watermark, self.load_s, self.state_bytes, self.paused = "", 0.0, 0, False
+        self.watermark, self.layout, self.load_s, self.state_bytes, self.paused = "", "", 0.0, 0, False
         self.outbox_bytes = 0
         self.most = wire.SMALL_FRAME
         self.stood: standstill.Times = {}
@@ -116,7 +116,7 @@ class Handle:
     def load(self, message: wire.Message, begun: float, load_s: float) -> None:
         """Hand the candidate over and wait until it is ready."""
         ready = self.ask(message, wire.Ready, "load", load_s)
-        self.watermark, self.state_bytes = ready.watermark, ready.state_bytes
+        self.watermark, self.layout, self.state_bytes = ready.watermark, plain(ready.layout), ready.state_bytes
         self.load_s = time.perf_counter() - begun
 
     def ask(self, message: wire.Message, expected: "type[wire.T]", stage: str, seconds: float) -> "wire.T":
@@ -220,7 +220,8 @@ class LmHandle(Handle):
     ) -> None:
         super().__init__(process, candidate, step_s, shared)
         self.vocab, self.outbox_bytes = vocab, limits.rows * vocab * 4
-        self.outbox = mmap.mmap(outbox, self.outbox_bytes, prot=mmap.PROT_READ)
+        self.outbox = mmap.mmap(outbox, self.outbox_bytes)
+        self.slots = limits.slots
 
     def step(self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], first: int) -> list[int]:
         """See `domain.ports.LmWorker`."""
@@ -235,6 +236,22 @@ class LmHandle(Handle):
         """See `domain.ports.LmWorker`."""
         message = wire.Run(last=tuple(last), slots=tuple(slots), positions=tuple(positions), steps=steps, first=first)
         return [list(step) for step in self._tokens(message, steps, len(last))]
+
+    def save(self, slot: int) -> bytearray:
+        """See `domain.ports.LmWorker`."""
+        held = bytearray(self.state_bytes // self.slots)
+        for at in range(0, len(held), self.outbox_bytes):
+            count = min(self.outbox_bytes, len(held) - at)
+            self.ask(wire.Save(slot=slot, at=at, count=count), wire.Moved, "run", self.step_s)
+            held[at : at + count] = memoryview(self.outbox)[:count]
+        return held
+
+    def restore(self, slot: int, held: bytearray) -> None:
+        """See `domain.ports.LmWorker`."""
+        for at in range(0, len(held), self.outbox_bytes):
+            piece = memoryview(held)[at : at + self.outbox_bytes]
+            self.outbox[: len(piece)] = piece
+            self.ask(wire.Restore(slot=slot, at=at, count=len(piece)), wire.Moved, "run", self.step_s)
 
     def _tokens(self, message: wire.Message, steps: int, width: int) -> tuple[tuple[int, ...], ...]:
         made = self.ask(message, wire.Tokens, "run", self.step_s).steps

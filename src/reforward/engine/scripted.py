@@ -164,6 +164,7 @@ class ScriptedLm(ScriptedWorker):
         self.depth, self.limits = depth, limits
         self.dtype = np.float64 if oracle else np.float32
         self.hidden = np.zeros((limits.slots, engine.spec.hidden), self.dtype)
+        self.layout = f"hidden {self.hidden.shape[1:]} {self.hidden.dtype}"
         self.outbox = np.zeros((limits.rows, engine.spec.vocab), np.float32)
 
     def step(self, tokens: Sequence[int], segments: Sequence[Segment], rows: Sequence[int], first: int) -> list[int]:
@@ -193,6 +194,12 @@ class ScriptedLm(ScriptedWorker):
     def rows(self, first: int, count: int) -> Tensor:
         part = self.outbox[first : first + count]
         return Tensor(dtype="float32", shape=part.shape, data=part.tobytes())
+
+    def save(self, slot: int) -> bytearray:
+        return bytearray(self.hidden[slot].tobytes())
+
+    def restore(self, slot: int, held: bytearray) -> None:
+        self.hidden[slot] = np.frombuffer(held, self.dtype)
 
     def _deliver(self, made: Sequence[Array], first: int) -> list[int]:
         if not made:

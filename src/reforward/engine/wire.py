@@ -203,6 +203,22 @@ class Run(Message, frozen=True, kw_only=True):
     first: int
 
 
+class Save(Message, frozen=True, kw_only=True):
+    """Copy `count` bytes of a slot's state, from byte `at`, to the beginning of the outbox."""
+
+    slot: int
+    at: int
+    count: int
+
+
+class Restore(Message, frozen=True, kw_only=True):
+    """Copy `count` bytes from the beginning of the outbox to a slot's state, from byte `at`."""
+
+    slot: int
+    at: int
+    count: int
+
+
 class Draw(Message, frozen=True, kw_only=True):
     """Fresh inputs of a module subject."""
 
@@ -230,12 +246,18 @@ class Ready(Message, frozen=True, kw_only=True):
 
     watermark: Name
     state_bytes: Natural
+    layout: Name = ""
+    """Hash of the state that its forward asked for; equal: slots can be handed over."""
 
 
 class Tokens(Message, frozen=True, kw_only=True):
     """Greedy tokens, one list per step."""
 
     steps: tuple[tuple[int, ...], ...]
+
+
+class Moved(Message, frozen=True, kw_only=True):
+    """Bytes of a slot were copied."""
 
 
 class Drawn(Message, frozen=True, kw_only=True):
@@ -277,8 +299,8 @@ class Failed(Message, frozen=True, kw_only=True):
 
 ToServer = Open | Spawn | Seal | Drop | Sweep | Probe
 FromServer = Opened | Done | Swept | Probed | Refused
-ToWorker = LoadLm | LoadModule | Build | Step | Run | Draw | Call | Profile
-FromWorker = Ready | Tokens | Drawn | Called | Packed | Built | Profiled | Failed
+ToWorker = LoadLm | LoadModule | Build | Step | Run | Save | Restore | Draw | Call | Profile
+FromWorker = Ready | Tokens | Moved | Drawn | Called | Packed | Built | Profiled | Failed
 
 TO_SERVER = msgspec.msgpack.Decoder(ToServer)
 FROM_SERVER = msgspec.msgpack.Decoder(FromServer)

@@ -25,6 +25,7 @@ from reforward.engine.vault import Shelf, Vault, extent, place
 from reforward.engine.wire import Stored
 from reforward.runtime import bind
 from reforward.runtime.lm import LmHost, pack, truncate
+from reforward.runtime.slots import layout, restore, save
 
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 LOG_TAIL = 4000
@@ -133,6 +134,8 @@ class Worker:
                 return self._step(message)
             case wire.Run():
                 return self._run(message)
+            case wire.Save() | wire.Restore():
+                return self._move(message)
             case wire.Draw():
                 return wire.Drawn(inputs=tuple(to_data(t) for t in self.host.draw(message.seed, message.tier)))
             case wire.Call():
@@ -166,7 +169,8 @@ class Worker:
             pin(self.rows)
         self.stage = "run"
         mark = bind.watermark(message.files, message.entry, "lm", self.scratch)
-        return wire.Ready(watermark=mark, state_bytes=self.host.state_bytes)
+        asked = forward.state(spec, limits, DTYPES[message.dtype])
+        return wire.Ready(watermark=mark, state_bytes=self.host.state_bytes, layout=layout(asked))
 
     def _load_module(self, message: wire.LoadModule) -> wire.FromWorker:
         from reforward.runtime.module import ModuleHost, load_subject
@@ -196,6 +200,12 @@ class Worker:
         rows = self.rows[message.first : message.first + message.steps * len(message.last)]
         made = self.host.run(message.last, message.slots, message.positions, message.steps, rows)
         return wire.Tokens(steps=tuple(tuple(step) for step in made))
+
+    def _move(self, message: wire.Save | wire.Restore) -> wire.Moved:
+        assert self.rows is not None
+        copy = save if isinstance(message, wire.Save) else restore
+        copy(self.host.state, message.slot, message.at, self.rows.view(-1).view(torch.uint8)[: message.count])
+        return wire.Moved()
 
     def _profile(self, *, on: bool) -> wire.Profiled:
         from reforward.runtime import profiler
