@@ -80,6 +80,7 @@ def lm_outputs(made: Rows, *, parts: int = 4, oracles: int = 2) -> tuple[Output,
             stock=tensor(STOCK[part * size : (part + 1) * size]),
             oracle=tensor(ORACLE[part * size : (part + 1) * size]) if part < oracles else None,
             tokens=tuple(int(token) for token in made[part * size : (part + 1) * size].argmax(axis=1)),
+            positions=tuple(range(part * size, (part + 1) * size)),
         )
         for part in range(parts)
     )
@@ -169,6 +170,21 @@ def test_rows_that_are_better_than_the_stocks_pay_for_no_others() -> None:
     verdict = ruled((output,))
     assert verdict.reason == "numerics"
     assert "typical error" in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("where", "check"),
+    [
+        (np.arange(VOCAB)[None, :] < VOCAB // 16, "errors gathered in a stretch of the row"),
+        (np.arange(COUNT)[:, None] >= COUNT - 10, "errors gathered in positions"),
+    ],
+)
+def test_errors_that_an_average_would_hide_are_seen_where_they_gather(where: NDArray[np.bool_], check: str) -> None:
+    """Four times the stock's error in a sixteenth of the vocabulary, or at the last quarter of the positions."""
+    made = np.where(where, ORACLE + 4 * (STOCK - ORACLE), STOCK).astype(np.float32)
+    verdict = ruled(lm_outputs(made, oracles=4))
+    assert verdict.reason == "numerics"
+    assert [finding.check for finding in verdict.findings if not finding.passed] == [check]
 
 
 def test_non_finite_elements_must_be_the_stocks() -> None:

@@ -36,6 +36,8 @@ class Contract(Record):
     """A typical row's RMS error against the oracle, over the stock forward's own on the same inputs."""
     worst_ratio: float = 8.0
     """Worst row's and worst element's error against the oracle, over the stock forward's own worst."""
+    cluster_ratio: float = 3.0
+    """A typical row's error in any sixteenth of its elements, or in any quarter of the positions, over the stock's own there."""
     kl_ratio: float = 4.0
     """A typical row's KL divergence from the oracle, over the stock forward's own."""
     top1_slack: float = 0.002

@@ -120,3 +120,5 @@ class Output:
     """The stock forward in float64 where the contract tolerates rounding; None where only `stock` was computed."""
     tokens: tuple[int, ...] = ()
     """lm: the token that the candidate reported for each row."""
+    positions: tuple[int, ...] = ()
+    """lm: where in its sequence each row lies."""

@@ -23,6 +23,8 @@ class Rows:
     oracle: Floats | None
     logits: bool
     tokens: tuple[int, ...]
+    positions: tuple[int, ...]
+    """lm: where in its sequence each row lies; else empty."""
     dtype: str
 
 
@@ -57,5 +59,6 @@ def rows(output: Output) -> Rows:
         oracle=oracle,
         logits=logits,
         tokens=output.tokens,
+        positions=output.positions,
         dtype=output.stock.dtype,
     )

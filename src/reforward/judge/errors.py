@@ -8,6 +8,11 @@ from numpy.typing import NDArray
 
 from reforward.judge.arrays import Floats, Real, Rows, epsilon
 
+BLOCKS = 16
+"""Stretches of a row whose errors are looked at apart."""
+LEAST_WIDTH = 8
+"""Elements of a stretch; fewer say nothing about a typical error."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
@@ -25,6 +30,11 @@ class Errors:
     stock_rms: Real
     candidate_worst: Real
     stock_worst: Real
+    candidate_blocks: Real
+    """RMS in each of `BLOCKS` stretches of the row, `[rows, BLOCKS]`; NaN where rows are too narrow."""
+    stock_blocks: Real
+    position: Real
+    """Where in its sequence a row lies; NaN for what is not logits."""
     candidate_kl: Real
     """KL divergence from the oracle's distribution, nats; NaN for what is not logits."""
     stock_kl: Real
@@ -51,6 +61,9 @@ def errors(rows: Rows) -> Errors:
         stock_rms=_rms(stock - against) if judged else missing,
         candidate_worst=_worst(candidate - against) if judged else missing,
         stock_worst=_worst(stock - against) if judged else missing,
+        candidate_blocks=_blocks(candidate - against, judged),
+        stock_blocks=_blocks(stock - against, judged),
+        position=np.array(rows.positions, np.float64) if rows.positions else missing,
         candidate_kl=divergence(against, candidate) if logits else missing,
         stock_kl=divergence(against, stock) if logits else missing,
         candidate_gap=_gap(against, candidate) if logits else missing,
@@ -86,6 +99,12 @@ def _log_softmax(rows: Real) -> Real:
 
 def _rms(rows: Real) -> Real:
     return np.sqrt(np.square(rows).mean(axis=1))
+
+
+def _blocks(rows: Real, judged: bool) -> Real:
+    if not judged or rows.shape[1] < BLOCKS * LEAST_WIDTH:
+        return np.full((len(rows), BLOCKS), np.nan)
+    return np.stack([_rms(part) for part in np.array_split(rows, BLOCKS, axis=1)], axis=1)
 
 
 def _worst(rows: Real) -> Real:

@@ -50,6 +50,7 @@ def _split(rows: Rows) -> list[Rows]:
             stock=rows.stock[index : index + 1],
             oracle=None if rows.oracle is None else rows.oracle[index : index + 1],
             tokens=(),
+            positions=(),
         )
         for index in range(min(SAMPLE, len(rows.stock)))
     ]

@@ -4,13 +4,14 @@
 float64 oracle with the stock forward's own error on the same inputs. How much rounding a row gathers has a heavy tail
 (a few rows in a hundred have several times the error of the others, in either forward), so the whole is judged by the
 typical row, a geometric mean of ratios, and the tail by the worst row and element against the stock's worst: a single
-wrong row or head does not hide in an average, and a rare honest one does not decide it. In the mean a ratio below 1 counts
+wrong row or head does not hide in an average, and a rare honest one does not decide it. Errors that gather, in a stretch of
+the rows or in some positions, are looked for apart. In the mean a ratio below 1 counts
 as 1, so that rows that are better than the stock's pay for no others. KL divergence and top-1 choices come on top. Where
 only the stock was computed, the triangle inequality bounds the distance between the two. No limit is absolute, but for the
 rounding of the output type itself: half a unit in the last place at the scale of the row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from reforward.judge.errors import Errors, errors, joined
 BLIND_ULPS = 8.0
 """Assumed error of the stock where no oracle could be computed at all, in half units in the last place."""
 TINY = 1e-300
+LEAST_ROWS = 8
+"""Rows whose typical error is told; of fewer, one with a heavy tail would decide."""
+QUARTERS = 4
 
 
 def bit_findings(rows: Sequence[Rows]) -> tuple[Finding, ...]:
@@ -38,7 +42,7 @@ def oracle_findings(rows: Sequence[Rows], contract: Contract) -> tuple[Finding, 
     judged = ~np.isnan(found.stock_rms)
     made = list(_far(found, judged, contract))
     if judged.any():
-        made += _close(found, judged, contract)
+        made += [*_close(found, judged, contract), *_clusters(found, judged, contract)]
     if not np.isnan(found.stock_kl).all():
         made += _choices(found, contract)
     return tuple(made)
@@ -67,6 +71,23 @@ def _close(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> tupl
         _at_most("worst row", float(ours.max() / theirs.max()), contract.worst_ratio),
         _at_most("worst element", float(found.candidate_worst[judged].max()) / least, contract.worst_ratio),
     )
+
+
+def _clusters(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> Iterator[Finding]:
+    """Errors that gather: in one stretch of the rows, or in rows of some positions. An average over all would hide them."""
+    floor = np.maximum(found.rounding, TINY)
+    broad = judged & ~np.isnan(found.stock_blocks).any(axis=1)
+    if broad.sum() >= LEAST_ROWS:
+        least = floor[broad, None]
+        ratios = np.maximum(found.candidate_blocks[broad], least) / np.maximum(found.stock_blocks[broad], least)
+        worst = max(_middle(np.maximum(ratios[:, block], 1)) for block in range(ratios.shape[1]))
+        yield _at_most("errors gathered in a stretch of the row", worst, contract.cluster_ratio)
+    placed = np.flatnonzero(judged & ~np.isnan(found.position))
+    if (parts := min(QUARTERS, len(placed) // LEAST_ROWS)) > 1:
+        ratios = np.maximum(found.candidate_rms, floor) / np.maximum(found.stock_rms, floor)
+        ordered = placed[np.argsort(found.position[placed], kind="stable")]
+        worst = max(_middle(np.maximum(ratios[part], 1)) for part in np.array_split(ordered, parts))
+        yield _at_most("errors gathered in positions", worst, contract.cluster_ratio)
 
 
 def _choices(found: Errors, contract: Contract) -> tuple[Finding, ...]:

@@ -21,10 +21,10 @@ def tensor_of(rows: NDArray[np.float32]) -> Tensor:
 
 
 def outputs_hash(outputs: Iterable[Output]) -> str:
-    """Content hash over names, tokens, types, shapes and bytes, in order."""
+    """Content hash over names, tokens, positions, types, shapes and bytes, in order."""
     digest = hashlib.blake2b(digest_size=HASH_BYTES)
     for output in outputs:
-        digest.update(f"{output.name}\0{output.tokens}".encode())
+        digest.update(f"{output.name}\0{output.tokens}{output.positions}".encode())
         for tensor in (output.candidate, output.stock, output.oracle):
             if tensor is not None:
                 digest.update(f"{tensor.dtype}{tensor.shape}".encode())

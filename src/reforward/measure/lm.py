@@ -247,6 +247,7 @@ def _output(kept: Kept, request: int, stock: Tensor) -> Output:
         candidate=tensor_of(np.stack([kept.rows[key] for key in keys])),
         stock=stock,
         tokens=tuple(kept.produced[request][output] for _, output in keys),
+        positions=tuple(len(kept.scripts[request].prompt) - 1 + output for _, output in keys),
     )
 
 
