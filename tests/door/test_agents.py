@@ -22,6 +22,7 @@ from reforward.app.specs import parse_agent
 from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.candidate import Proposal
 from reforward.domain.errors import BadInput
+from reforward.engine.sandbox import landlock_abi
 from reforward.ledger.store import SqlLedger
 from reforward.ledger.views import every, only
 from reforward.mcp.door import open_door
@@ -95,7 +96,7 @@ def test_who_does_not_end_is_ended_with_all_that_it_started(tmp_path):
 def test_an_agent_does_not_outlive_a_killed_controller():
     code = (
         "import subprocess, sys, time\n"
-        "leash = subprocess.Popen([sys.executable, '-m', 'reforward.propose.leash', 'sh', '-c', 'echo $$; sleep 989'],\n"
+        "leash = subprocess.Popen([sys.executable, '-m', 'reforward.propose.leash', '--', 'sh', '-c', 'echo $$; sleep 989'],\n"
         "                         stdin=subprocess.PIPE, start_new_session=True)\n"
         "time.sleep(60)\n"
     )
@@ -107,12 +108,29 @@ def test_an_agent_does_not_outlive_a_killed_controller():
     assert _gone(agent)
 
 
+def test_who_writes_outside_its_folder_is_refused_and_the_transcript_says_so(tmp_path):
+    if landlock_abi() == 0:
+        pytest.skip("this kernel has no Landlock")
+    ledger, other = tmp_path / "ledger.db", tmp_path / "elsewhere"
+    fine, stray = "echo mine > notes/x; echo tmp > $TMPDIR/x", f"echo stray > {other}; rm {ledger}"
+    link = f"ln -s {ledger} source/link; echo >> source/link"
+    house, _, _ = run(tmp_path, f"command:sh -c '{fine}; {stray}; {link}; cat notes/x'")
+    (ended,) = every(house.ledger, Ended)
+    transcript = house.ledger.blobs.get(ended.transcript).decode()
+    assert ended.how == "done"
+    assert transcript.endswith("mine\n")
+    assert transcript.count("ermission denied") == 3, transcript
+    assert not other.exists()
+    assert house.ledger.verify() > 5
+
+
 def test_specs_that_mean_nothing_are_refused():
-    for spec in ("", "claude", "command:", "command:'open quote", "openai:"):
+    for spec in ("", "claude", "command:", "command:'open quote", "openai:", "anthropic:", "mini-swe-agent"):
         with pytest.raises(BadInput):
             parse_agent(spec, {}, base_url=None)
-    with pytest.raises(BadInput, match="OPENAI_API_KEY"):
-        parse_agent("openai:some-model", {}, base_url=None)
+    for protocol in ("openai", "anthropic"):
+        with pytest.raises(BadInput, match=f"{protocol.upper()}_API_KEY"):
+            parse_agent(f"{protocol}:some-model", {}, base_url=None)
     assert distinct(["a", "b", "a", "a"]) == ["a", "b", "a-2", "a-3"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from door.openai_server import say, scripted_server, use
+from door.model_server import say, scripted_server, use
 from door.test_agents import run
 from reforward.app.config import environment
 from reforward.domain.attempt import Ended
@@ -31,8 +31,8 @@ def test_mini_swe_agent_submits_through_the_door(tmp_path):
     )
     with scripted_server(*script) as (url, asked):
         around = environment() | {
-            "OPENAI_API_KEY": KEY, "OPENAI_API_BASE": url, "OPENAI_BASE_URL": url, "MSWEA_GLOBAL_CONFIG_DIR": str(tmp_path),
-            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "OPENAI_API_KEY": KEY, "OPENAI_API_BASE": f"{url}/v1", "OPENAI_BASE_URL": f"{url}/v1",
+            "HOME": str(tmp_path / "user"), "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }  # fmt: skip
         house, journal, _ = run(tmp_path, "mini-swe-agent:openai/scripted", around=around)
     (ended,) = every(house.ledger, Ended)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from door.openai_server import break_off, fail, hang, html, say, scripted_server, use, use_raw
+from door.model_server import break_off, fail, hang, html, say, scripted_server, use, use_raw
 from door.test_agents import house_on_disk
 from reforward.app.agents import Team
 from reforward.app.budget import Budget
@@ -16,15 +16,21 @@ from reforward.domain.candidate import Proposal
 from reforward.ledger.views import every
 from reforward.mcp.door import open_door
 from reforward.propose.model import Model
+from reforward.propose.providers import Endpoint
 
 KEY = "sk-not-a-real-key"
 WRITE = use("write_file", path="forward.py", text="# quicker\n")
 
 
-def run(folder, *script, seconds=300.0, answer_s=20.0):
+BASES = {"openai": "/v1", "anthropic": ""}
+both = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+
+
+def run(folder, *script, seconds=300.0, answer_s=20.0, protocol="openai", model="scripted-model"):
     house = house_on_disk(folder)
     with scripted_server(*script) as (url, asked):
-        agent = Model("scripted-model", key=KEY, base_url=url, answer_s=answer_s, pause_s=0.05)
+        at = url + BASES[protocol]
+        agent = Model(Endpoint(protocol=protocol, model=model, key=KEY, base_url=at, answer_s=answer_s), pause_s=0.05)
         search = Team(agents=[agent], door=open_door, secrets=[KEY]).search()
         begun = house.new_run(base=house.loaded.stock, proposers=search.proposers)
         house.ledger.append(begun)
@@ -34,22 +40,25 @@ def run(folder, *script, seconds=300.0, answer_s=20.0):
     return journal, ended, house.ledger.blobs.get(ended.transcript).decode(), asked
 
 
-def test_from_the_brief_over_tool_calls_to_a_verdict(tmp_path):
+@both
+def test_from_the_brief_over_tool_calls_to_a_verdict(tmp_path, protocol):
     journal, ended, transcript, asked = run(
         tmp_path,
         use("list_files"), use("read_file", path="forward.py"), use("read_source", of="contract", count=5), WRITE,
         use("replace", path="forward.py", old="nothing", new="x"), use("note", text="half the work"), use("profile"),
         use("measure"), use("submit", reason="half the work"), use("history"), use("status"), use("diff"),
-        use("delete_file", path="forward.py"), use("measure"), say("It is twice as fast now."),
+        use("delete_file", path="forward.py"), use("measure"), say("It is twice as fast now."), protocol=protocol,
     )  # fmt: skip
     assert journal.incumbent.files[0].text == "# quicker\n"
     assert [(p.author, p.reason) for p in every(journal.ledger, Proposal)] == [("scripted-model", "half the work")]
     assert (ended.how, ended.calls, ended.tokens_in, ended.tokens_out) == ("done", 15, 1500, 150)
-    path, authorization, body = asked[0]
-    assert (path, authorization) == ("/v1/chat/completions", f"Bearer {KEY}")
+    path, key, body = asked[0]
+    where = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}[protocol]
+    assert (path.partition("?")[0], key.removeprefix("Bearer ")) == (where, KEY)
     assert body["stream"] is True
     assert "Make this forward pass faster" in str(body["messages"])
-    assert {tool["function"]["name"] for tool in body["tools"]} >= {"measure", "submit", "profile", "write_file"}
+    tools = {tool.get("function", tool)["name"] for tool in body["tools"]}
+    assert tools >= {"measure", "submit", "profile", "write_file"}
     told = str(asked[-1][2]["messages"])
     for part in ("promising", "class Build", "scripted", "occurs 0 times", "'accept'", "base="):
         assert part in told.replace('"accept"', "'accept'"), part
@@ -58,6 +67,7 @@ def test_from_the_brief_over_tool_calls_to_a_verdict(tmp_path):
     assert "twice as fast" in transcript
 
 
+@both
 @pytest.mark.parametrize(
     ("step", "says"),
     [
@@ -68,21 +78,22 @@ def test_from_the_brief_over_tool_calls_to_a_verdict(tmp_path):
         (fail(500, "internal"), "gave up after 3 failures.*500"),
         (html(), "gave up after 3 failures|refused|ended"),
         (html(502), "gave up after 3 failures.*502"),
-        (break_off(), "gave up after 3 failures.*finish_reason"),
+        (break_off(), "gave up after 3 failures.*(finish|stop)_reason"),
         (say(""), "gave up after 3 failures"),
     ],
     ids=["key", "model", "context", "rate", "server", "page", "gateway", "stream", "empty"],
 )
-def test_a_provider_that_fails_ends_the_attempt_in_words(tmp_path, step, says):
-    journal, ended, _, _ = run(tmp_path, step)
+def test_a_provider_that_fails_ends_the_attempt_in_words(tmp_path, step, says, protocol):
+    journal, ended, _, _ = run(tmp_path, step, protocol=protocol)
     assert journal.turns == []
     assert re.search(says, ended.how), ended.how
 
 
-def test_what_passes_is_tried_again_with_what_was_said(tmp_path):
+@both
+def test_what_passes_is_tried_again_with_what_was_said(tmp_path, protocol):
     journal, ended, _, asked = run(
         tmp_path, WRITE, break_off(), fail(500, "internal"), fail(500, "x"), fail(500, "x"), use("submit", reason="again"),
-        say("done"),
+        say("done"), protocol=protocol,
     )  # fmt: skip
     assert ended.how == "done"
     assert journal.incumbent.files[0].text == "# quicker\n"

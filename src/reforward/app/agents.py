@@ -90,7 +90,8 @@ class Team:
             brief=brief,
             tree=desk.journal.incumbent,
             folder=worktree(desk.house.config.home, attempt),
-            over=lambda: desk.closed or desk.over,
+            over=lambda: "the run has ended" if desk.closed or desk.over else "",
+            spend=lambda usd: None,
         )
         left = _worked(agent, guest)
         ended = Ended(

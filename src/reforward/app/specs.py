@@ -1,30 +1,32 @@
 """What `--agent` may say, and the agent that it stands for."""
 
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from reforward.domain.errors import BadInput, Unavailable
-from reforward.propose.command import Command
+from reforward.propose.command import Command, split
 from reforward.propose.guest import Agent
+from reforward.propose.presets import PRESETS, started
 
-KNOWN = 'command:"program {brief}", openai:MODEL, mini-swe-agent:MODEL'
-TASK = "Read the file {brief} and do what it says. Your folder is the one that it lies in."
-MINI = ("mini", "--yolo", "--exit-immediately", "--cost-limit", "0", "--task", TASK, "--model")
-"""https://mini-swe-agent.com, version 2; models are named as litellm names them: openai/gpt-5, anthropic/claude-opus-4."""
+KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+"""Where the key of each protocol lies."""
+KNOWN = (
+    f'openai:MODEL, anthropic:MODEL, {", ".join(PRESETS)} (each with :MODEL if you like), command:"program {{brief}}"'
+)
 
 
 def parse_agent(spec: str, environment: Mapping[str, str], *, base_url: str | None) -> Agent:
-    """`command:...`, `openai:MODEL` or a known program; `BadInput` lists these."""
+    """A model, a coding agent that is known by name, or any command; `BadInput` lists these."""
     kind, _, rest = spec.partition(":")
     if kind == "command":
-        return Command(rest, _around(environment))
-    if kind == "mini-swe-agent" and rest:
-        told = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_SILENT_STARTUP": "1"}
-        return Command(shlex.join((*MINI, rest)), _around(environment) | told, remedy="pip install mini-swe-agent")
-    if kind == "openai" and rest:
-        return _model(rest, environment, base_url)
+        return Command(split(rest), _around(environment), spec=spec)
+    if kind in PRESETS:
+        if PRESETS[kind].model_needed and not rest:
+            raise BadInput(f"agent {spec!r} needs a model; write {kind}:MODEL")
+        return started(kind, rest, _around(environment))
+    if kind in KEYS and rest:
+        return _model(kind, rest, environment, base_url)
     raise BadInput(f"agent {spec!r} is none of: {KNOWN}")
 
 
@@ -33,12 +35,14 @@ def _around(environment: Mapping[str, str]) -> dict[str, str]:
     return dict(environment) | {"PATH": f"{Path(sys.executable).parent}:{environment.get('PATH', '')}"}
 
 
-def _model(name: str, environment: Mapping[str, str], base_url: str | None) -> Agent:
+def _model(protocol: str, name: str, environment: Mapping[str, str], base_url: str | None) -> Agent:
     try:
         from reforward.propose.model import Model
+        from reforward.propose.providers import Endpoint
     except ModuleNotFoundError as error:
         raise Unavailable(f"{error.name} is not installed; pip install 'reforward[agents]'") from None
-    key = environment.get("OPENAI_API_KEY", "")
+    key = environment.get(KEYS[protocol], "")
     if not key and base_url is None:
-        raise BadInput("no key: set OPENAI_API_KEY, or pass --base-url of a server that needs none")
-    return Model(name, key=key or "none", base_url=base_url)
+        raise BadInput(f"no key: set {KEYS[protocol]}, or pass --base-url of a server that needs none")
+    chosen = "anthropic" if protocol == "anthropic" else "openai"
+    return Model(Endpoint(protocol=chosen, model=name, key=key or "none", base_url=base_url))

@@ -8,44 +8,55 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from reforward.domain.errors import BadInput
-from reforward.propose.guest import MOST_TRANSCRIPT, Guest, Left
+from reforward.propose.guest import MOST_TRANSCRIPT, Guest, Left, fill
 
 POLL_S, GRACE_S = 0.1, 5.0
 CUT = b"\n[cut here]\n"
+SCRATCH = "tmp"
+"""Folder beside the source for temporary files."""
+REMEDY = "install it, or give its whole path"
 
 
 class Command:
-    """Implements `Agent`. `{brief}` and `{door}` in the command stand for the brief's file and the agent's address.
+    """Implements `Agent`. `{brief}`, `{folder}` and `{door}` in a word stand for its brief, its folder and its address.
 
-    The folder holds `brief.md`, `source/` (a tree to start from) and `notes/`. The program has the rights of the user who
-    started it; only what it submits is confined.
+    The folder holds `brief.md`, `source/` (a tree to start from), `notes/`, `tmp/`, and the files of `config`, whose texts are
+    filled in as the words are. The program may write below its folder and below `writes`, and nowhere else if the kernel has
+    Landlock; for the rest it has the rights of the user who started it.
     """
 
-    def __init__(self, template: str, environment: Mapping[str, str], *, remedy: str = "") -> None:
-        self.spec, self.environment = f"command:{template}", dict(environment)
-        self.remedy = remedy or "install it, or give its whole path"
-        try:
-            self.words = shlex.split(template)
-        except ValueError as error:
-            raise BadInput(f"command {template!r} cannot be split into words ({error}); check its quotes") from None
-        if not self.words:
-            raise BadInput('the command is empty; write command:"program argument"')
+    counts_cost = False
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        spec: str,
+        remedy: str = REMEDY,
+        config: Mapping[str, str] | None = None,
+        writes: Sequence[Path] = (),
+    ) -> None:
+        self.words, self.environment, self.spec, self.remedy = words, dict(environment), spec, remedy
+        self.config, self.writes = config or {}, writes
         self.name = Path(self.words[0]).name
 
     def work(self, guest: Guest) -> Left:
         """Until the program ends or must be stopped."""
-        fill(guest)
-        environment = self.environment | {"REFORWARD_DOOR": guest.door}
+        self._arrange(guest)
+        scratch = guest.folder / SCRATCH
+        here = {"PWD": str(guest.folder.absolute()), "REFORWARD_DOOR": guest.door, "TMPDIR": str(scratch.absolute())}
+        environment = self.environment | here
         if shutil.which(self.words[0], path=environment.get("PATH")) is None:
             return Left(how=f"{self.words[0]!r} is not installed; {self.remedy}", transcript=b"")
         process = subprocess.Popen(
-            [sys.executable, "-m", "reforward.propose.leash", *self._filled(guest)],
+            [*self._leash(guest), *(_filled(word, guest) for word in self.words)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -62,29 +73,44 @@ class Command:
             heard.join()
         return Left(how=how, transcript=bytes(heard.text))
 
-    def _filled(self, guest: Guest) -> list[str]:
-        named = {"{brief}": str(guest.folder / "brief.md"), "{door}": guest.door}
-        words = self.words
-        for name, value in named.items():
-            words = [word.replace(name, value) for word in words]
-        return words
+    def _arrange(self, guest: Guest) -> None:
+        fill(guest)
+        (guest.folder / SCRATCH).mkdir()
+        for name, text in self.config.items():
+            path = guest.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(_filled(text, guest), encoding="utf-8")
+        for place in self.writes:
+            place.mkdir(parents=True, exist_ok=True)
+
+    def _leash(self, guest: Guest) -> list[str]:
+        places = [str(guest.folder.absolute()), *map(str, self.writes)]
+        return [sys.executable, "-m", "reforward.propose.leash", *places, "--"]
 
 
-def fill(guest: Guest) -> None:
-    """Write what the folder holds."""
-    (guest.folder / "notes").mkdir(parents=True)
-    (guest.folder / "brief.md").write_text(guest.brief, encoding="utf-8")
-    for file in guest.tree.files:
-        path = guest.folder / "source" / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.text, encoding="utf-8")
+def split(template: str) -> list[str]:
+    """A command line as words."""
+    try:
+        words = shlex.split(template)
+    except ValueError as error:
+        raise BadInput(f"command {template!r} cannot be split into words ({error}); check its quotes") from None
+    if not words:
+        raise BadInput('the command is empty; write command:"program argument"')
+    return words
 
 
-def _wait(process: "subprocess.Popen[bytes]", over: Callable[[], bool]) -> str:
+def _filled(text: str, guest: Guest) -> str:
+    named = {"{brief}": str(guest.folder / "brief.md"), "{folder}": str(guest.folder), "{door}": guest.door}
+    for name, value in named.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _wait(process: "subprocess.Popen[bytes]", over: Callable[[], str]) -> str:
     """How it ended, in words."""
     while process.poll() is None:
-        if over():
-            return "stopped: the run has ended"
+        if why := over():
+            return f"stopped: {why}"
         time.sleep(POLL_S)
     return "done" if process.returncode == 0 else f"exit code {process.returncode}"
 

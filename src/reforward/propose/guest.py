@@ -23,8 +23,10 @@ class Guest:
     """Source that it may start from."""
     folder: Path
     """Empty, its own, and kept after the run."""
-    over: Callable[[], bool]
-    """Whether it must stop now."""
+    over: Callable[[], str]
+    """Why it must stop now, in words; empty while it may go on."""
+    spend: Callable[[float], None]
+    """Told what it has cost so far, in US dollars, by whoever counts that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,8 @@ class Left:
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    usd: float | None = None
+    """What it cost, if that is known."""
 
 
 class Agent(Protocol):
@@ -45,7 +49,19 @@ class Agent(Protocol):
     """Short, for its proposals."""
     spec: str
     """As it was asked for."""
+    counts_cost: bool
+    """It tells what it costs while it works."""
 
     def work(self, guest: Guest) -> Left:
         """Called in a thread of its own."""
         ...
+
+
+def fill(guest: Guest) -> None:
+    """Write what the folder holds: `brief.md`, `source/` to start from, and `notes/`."""
+    (guest.folder / "notes").mkdir(parents=True)
+    (guest.folder / "brief.md").write_text(guest.brief, encoding="utf-8")
+    for file in guest.tree.files:
+        path = guest.folder / "source" / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
