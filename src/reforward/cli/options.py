@@ -14,7 +14,8 @@ IdArg = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON on stdout.")]
 Traffic = Annotated[
-    Path | None, typer.Option(help="Trace file (Azure CSV, Mooncake JSONL). Default: a packaged slice.")
+    Path | None,
+    typer.Option(help="Trace file (Azure, BurstGPT, Mooncake, ours) or a capture's folder. Default: a packaged slice."),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every worker. Default: physical cores.")]
 MinGain = Annotated[float, typer.Option(help="The gain that counts: 0.01 is 1 %.")]

@@ -142,10 +142,15 @@ def best_rows(rows: Sequence[Best]) -> None:
 
 def trace_facts(facts: Summary) -> None:
     """A trace in a few lines."""
-    console.print(f"{facts.source}: {facts.requests} requests over {facts.duration_s:.0f} s, {facts.bad_rows} bad rows")
+    failed = f", {facts.failed} failed calls" if facts.failed else ""
+    torn = f", {facts.torn} files end in the middle of a line" if facts.torn else ""
+    bad = f"{facts.bad_rows} bad rows{failed}{torn}"
+    console.print(f"{facts.source}: {facts.requests} requests over {facts.duration_s:.0f} s, {bad}")
     if facts.unsorted:
         console.print(f"{facts.unsorted} rows were not in order of time; they were sorted")
     spreads: list[tuple[str, Spread]] = [("prompt tokens", facts.prompt), ("output tokens", facts.output)]
+    if facts.company:
+        spreads.append(("requests in service", facts.company))
     lines = [[n, *(f"{v:.0f}" for v in (s.p5, s.p50, s.p95, s.mean, s.max))] for n, s in spreads]
     show.rows(["", "p5", "p50", "p95", "mean", "max"], lines)
     numbers = {
@@ -154,6 +159,8 @@ def trace_facts(facts: Summary) -> None:
         "counts a minute, variance over mean (1 = Poisson)": facts.dispersion_minute,
         "busiest minute, requests": facts.peak_minute,
     }
+    if facts.reuse is not None:
+        numbers["prompt tokens that earlier prompts began with, share"] = facts.reuse
     for name, value in numbers.items():
         console.print(f"{name}: {'too few rows to say' if value is None else f'{value:.3g}'}")
 

@@ -27,9 +27,9 @@ from reforward.cli.options import (
     Threads,
     Traffic,
 )
+from reforward.cli.trace import trace
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-trace = typer.Typer(no_args_is_help=True, help="Read traffic traces.")
 app.add_typer(trace, name="trace")
 app.add_typer(judge, name="judge")
 
@@ -247,16 +247,6 @@ def verify() -> None:
     from reforward.app.read import verify as run
 
     show.console.print(f"{run()} records and blobs match their ids")
-
-
-@trace.command()
-def summary(file: Annotated[Path, typer.Argument(help="Azure CSV or Mooncake JSONL.")], as_json: Json = False) -> None:
-    """Lengths, arrivals and burstiness of a trace."""
-    from reforward.app.read import trace_summary
-    from reforward.cli.summary import trace_facts
-
-    facts = trace_summary(file)
-    show.as_json(facts) if as_json else trace_facts(facts)
 
 
 @app.command()

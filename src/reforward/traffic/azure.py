@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from reforward.traffic.row import Row, count, digits
+
 FORMAT = "Azure CSV (TIMESTAMP,ContextTokens,GeneratedTokens)"
 _HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
@@ -11,12 +13,12 @@ def matches(first: str) -> bool:
     return tuple(field.strip() for field in first.split(",")) == _HEADER
 
 
-def parse(line: str) -> tuple[float, int, int]:
-    """(seconds, prompt tokens, output tokens); `ValueError` says what is wrong with the row."""
+def parse(line: str) -> Row:
+    """`ValueError` says what is wrong with the row."""
     fields = line.split(",")
     if len(fields) != len(_HEADER):
         raise ValueError(f"has {len(fields)} fields, not {len(_HEADER)}")
-    return _seconds(fields[0].strip()), _count(fields[1]), _count(fields[2])
+    return Row(_seconds(fields[0].strip()), count(fields[1]), count(fields[2]))
 
 
 def _seconds(text: str) -> float:
@@ -24,20 +26,6 @@ def _seconds(text: str) -> float:
     whole, _, fraction = text.partition(".")
     try:
         moment = datetime.fromisoformat(whole + "+00:00")
-        return moment.timestamp() + _digits(fraction or "0") / 10 ** len(fraction)
+        return moment.timestamp() + digits(fraction or "0") / 10 ** len(fraction)
     except ValueError:
         raise ValueError(f"{text[:40]!r} is not a time like 2023-11-16 18:15:46.6805900") from None
-
-
-def _count(text: str) -> int:
-    try:
-        return _digits(text.strip())
-    except ValueError:
-        raise ValueError(f"{text.strip()[:40]!r} is not a whole number of tokens") from None
-
-
-def _digits(text: str) -> int:
-    """Decimal digits alone: `int` also takes signs, underscores and other scripts."""
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(text)
-    return int(text)

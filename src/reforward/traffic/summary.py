@@ -45,6 +45,14 @@ class Summary:
     """Variance over mean of arrivals per whole minute: 1 for a Poisson process."""
     peak_minute: int
     """Most arrivals in one minute."""
+    failed: int
+    """Calls that ended with an error or without a token."""
+    torn: int
+    """Files that end in the middle of a line."""
+    reuse: float | None
+    """Share of prompt tokens that earlier prompts began with too; None if the trace does not say."""
+    company: Spread | None
+    """Requests in service when one arrives; None if the trace does not say."""
     distinct_arrivals: int
     """Fewer than the requests if timestamps are coarse (Mooncake's are rounded to about 3 s)."""
 
@@ -71,8 +79,18 @@ def summarise(trace: Trace) -> Summary:
         gap_cv=float(gaps.std() / gaps.mean()) if len(gaps) >= FEW_GAPS and duration > 0 else None,
         dispersion_minute=_dispersion([count for minute, count in minutes.items() if minute < last], last),
         peak_minute=max(minutes.values()),
+        failed=trace.failed,
+        torn=trace.torn,
+        reuse=_reuse(trace),
+        company=spread([request.in_flight for request in trace.requests]) if trace.requests[0].in_flight else None,
         distinct_arrivals=len(set(arrivals.tolist())),
     )
+
+
+def _reuse(trace: Trace) -> float | None:
+    if not any(request.blocks for request in trace.requests):
+        return None
+    return sum(r.reused_tokens for r in trace.requests) / sum(r.prompt_tokens for r in trace.requests)
 
 
 def _minutes(arrivals: NDArray[np.float64]) -> tuple[int, dict[int, int]]:
