@@ -4,6 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from reforward.domain.errors import BadInput
 from reforward.plan.dtypes import Dtypes, nbytes
 
@@ -48,12 +51,35 @@ class Attention:
     state_bytes: int = 2
     """Linear: bytes per element of the recurrent state."""
 
-    def seen(self, context: float) -> float:
-        """Cache entries that one query at this position reads."""
+    def seen_by(self, context: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Cache entries that one query at each of these positions reads."""
         entries = context / self.compress
         if self.topk:
-            entries = min(entries, self.topk)
-        return entries + min(context, self.window) if self.compress > 1 else min(entries, self.window or entries)
+            entries = np.minimum(entries, self.topk)
+        if self.compress > 1:
+            return entries + np.minimum(context, self.window)
+        return np.minimum(entries, self.window) if self.window else entries
+
+    def matrices(self, hidden: int, tp: int) -> list[tuple[float, float]]:
+        """(outputs, inputs) of the projections of one layer on one of `tp` ranks."""
+        heads = self.heads / tp
+        if self.kind == "linear":
+            keys, values = self.linear_heads * self.qk_dim / tp, self.kv_heads * self.v_dim / tp
+            return [(2 * keys + 2 * values + self.gate / tp, hidden), (hidden, values)]
+        shared = max(self.kv_heads / tp, 1) * (self.qk_dim + self.v_dim)
+        if self.kind == "gqa":
+            found = [(heads * self.qk_dim + shared + (self.gate / tp), hidden), (hidden, heads * self.v_dim)]
+        else:
+            kept = self.kv_rank + self.rope_dim if self.kind == "mla" else self.qk_dim
+            down = self.q_rank + kept if self.q_rank else heads * self.qk_dim + kept
+            found = [(down, hidden), (self.o_rank or hidden, heads * self.v_dim)]
+            if self.q_rank:
+                found.append((heads * self.qk_dim, self.q_rank))
+            if self.kind == "mla":
+                found += [(heads * (self.qk_dim - self.rope_dim), self.kv_rank), (heads * self.v_dim, self.kv_rank)]
+            if self.o_rank:
+                found.append((hidden, self.o_groups * self.o_rank / tp))
+        return found + ([(self.index_heads * self.index_dim, self.q_rank or hidden)] if self.index_heads else [])
 
     def weights(self, hidden: int) -> int:
         """Parameters of one layer."""
