@@ -4,6 +4,7 @@ from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.calibration import Calibration, Noise
 from reforward.domain.candidate import Candidate, Proposal, Skipped, SourceFile
 from reforward.domain.contract import Contract
+from reforward.domain.deployment import Deployment, Rollout, Validity
 from reforward.domain.job import Answer, Job
 from reforward.domain.measurement import Arm, Failed, Measurement, Memory, Sample
 from reforward.domain.profile import Op, Profile
@@ -119,7 +120,15 @@ JOB = Job(run=run().id, kind="profile", candidate=FIRST.id, against="", repeat=1
 ANSWER = Answer(job=JOB.id, result=PROFILE.id, error="")
 ATTEMPT = Attempt(run=run().id, author="ada", agent="command:ada {brief}", brief="b" * 32, started_at=AT)
 ENDED = Ended(attempt=ATTEMPT.id, how="done", seconds=1.5, transcript="t" * 32, calls=3, tokens_in=100, tokens_out=20)
+DEPLOYMENT = Deployment(
+    target=TARGET.id, candidate=FIRST.id, verdict="v", validity=Validity(length=96, batch=4, dtype="float32"), replaces="",
+    cause="promoted", detail="", seconds=0.25, at=AT,
+)  # fmt: skip
+ROLLOUT = Rollout(
+    target=TARGET.id, candidate=FIRST.id, incumbent=STOCK.id, outcome="rolled-back", reason="latency", requests=20, harmed=1,
+    findings=(Finding(check="latency", value=2.0, limit=1.0, passed=False),), seconds=9.5, at=AT,
+)  # fmt: skip
 EVERY_KIND: tuple[Record, ...] = (
     CONTRACT, WORKLOAD, STOCK, SUBJECT, TARGET, run(), *turn(run(), FIRST, STOCK, 0.5), FAILED, SKIPPED,
-    CALIBRATION, PROFILE, JOB, ANSWER, ATTEMPT, ENDED,
+    CALIBRATION, PROFILE, JOB, ANSWER, ATTEMPT, ENDED, DEPLOYMENT, ROLLOUT,
 )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reforward.domain.errors import BadInput
+from reforward.domain.ports import LmWorker
 from reforward.domain.spec import Limits, Segment
 
 
@@ -42,6 +43,15 @@ class Plan:
     decode_only: bool
     """Every segment carries one produced (or fed) token."""
     steps: int = 1
+
+
+def play(worker: LmWorker, plan: Plan, first: int) -> list[int]:
+    """One call, answered with a token for each of `plan.owners`, whose rows lie in the outbox from `first` on."""
+    if plan.steps == 1:
+        return worker.step(plan.tokens, plan.segments, plan.rows, first)
+    slots, positions = [s.slot for s in plan.segments], [s.start for s in plan.segments]
+    made = worker.run(plan.tokens, slots, positions, plan.steps, first)
+    return [token for step in made for token in step]
 
 
 @dataclass(kw_only=True)

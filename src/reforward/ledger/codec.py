@@ -8,6 +8,7 @@ from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.calibration import Calibration
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.contract import Contract
+from reforward.domain.deployment import Deployment, Rollout
 from reforward.domain.errors import BadInput, LedgerCorrupt
 from reforward.domain.job import Answer, Job
 from reforward.domain.measurement import Failed, Measurement
@@ -22,7 +23,7 @@ from reforward.domain.workload import Workload
 KINDS: dict[str, type[Record]] = {
     kind.tag: kind
     for kind in (
-        Answer, Attempt, Calibration, Candidate, Contract, Ended, Failed, Job, Measurement, Profile, Proposal, Run,
+        Answer, Attempt, Calibration, Candidate, Contract, Deployment, Ended, Failed, Job, Measurement, Profile, Proposal, Run,
         Skipped, Subject, Target, Turn, Verdict, Workload,
     )
 }  # fmt: skip

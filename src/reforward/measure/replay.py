@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reforward.domain.ports import LmWorker
 from reforward.domain.spec import Limits
-from reforward.engine.schedule import Plan, Scheduler, Script
+from reforward.engine.schedule import Plan, Scheduler, Script, play
 
 Clock = Callable[[], int]
 """Nanoseconds from any origin, never going back."""
@@ -68,7 +68,7 @@ def replay(
             _flush(worker, rows, harvest)
             begun = clock()
         sent = clock()
-        tokens = _send(worker, plan, len(rows))
+        tokens = play(worker, plan, len(rows))
         now = clock()
         _note(timing, plan, tokens, rows, now - sent)
         arrived(rows[len(rows) - len(plan.owners) :])
@@ -79,15 +79,6 @@ def replay(
     timing.busy_ns += clock() - begun
     _flush(worker, rows, harvest, resume=False)
     return timing
-
-
-def _send(worker: LmWorker, plan: Plan, first: int) -> list[int]:
-    """One call, answered with a token for each of `plan.owners`."""
-    if plan.steps == 1:
-        return worker.step(plan.tokens, plan.segments, plan.rows, first)
-    slots, positions = [s.slot for s in plan.segments], [s.start for s in plan.segments]
-    made = worker.run(plan.tokens, slots, positions, plan.steps, first)
-    return [token for step in made for token in step]
 
 
 def _admit(scheduler: Scheduler, since: dict[int, int], timing: Timing, begun: int, now: int) -> None:

@@ -43,8 +43,8 @@ def choose(row: Row, how: Drawing, index: int) -> int:
 
 def uniform(seed: int, index: int) -> float:
     """A number in [0, 1) that depends on these two alone (Philox, Salmon et al., SC 2011)."""
-    bits = np.random.Philox(key=seed & (2**64 - 1), counter=index).random_raw()
-    return (int(bits) >> 11) / 2**53
+    bits = np.random.Philox(key=seed & (2**64 - 1), counter=index)
+    return float(np.random.Generator(bits).random())
 
 
 def logprobs(row: Row, token: int, count: int) -> Chosen:

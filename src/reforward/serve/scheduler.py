@@ -26,10 +26,10 @@ class Scheduler:
 
     `exact`: every call has a shape that its sequence alone decides, so that an answer does not depend on what is served beside
     it: prompts go one chunk of one sequence a call, at multiples of `chunk`, one after the other; a decode call always has one
-    token for every slot.
+    token for every slot. `most`: so many sequences are in flight at most, if not one for each slot.
     """
 
-    def __init__(self, limits: Limits, *, chunk: int, exact: bool = False) -> None:
+    def __init__(self, limits: Limits, *, chunk: int, exact: bool = False, most: int | None = None) -> None:
         self.slots = limits.slots - SPARE
         if self.slots < 1 or chunk < 1 or self.slots + chunk > limits.tokens:
             raise BadInput(f"{self.slots} slots and a chunk of {chunk} do not fit a call of {limits.tokens} tokens")
@@ -38,7 +38,7 @@ class Scheduler:
         """By client, whose turn it is first."""
         self.running: list[Sequence] = []
         """In the order they got a slot."""
-        self.free = list(range(self.slots - 1, -1, -1))
+        self.free = list(range(min(self.slots, most or self.slots) - 1, -1, -1))
         self.decoded_last = False
 
     @property
@@ -82,9 +82,15 @@ class Scheduler:
 
     def clear(self) -> list[Sequence]:
         """Forget all, those in flight first; returns them, none with a slot."""
-        gone = [*self.running, *(sequence for queue in self.queues.values() for sequence in queue)]
+        gone = list(self.running)
         for sequence in gone:
             self.remove(sequence)
+        return [*gone, *self.clear_waiting()]
+
+    def clear_waiting(self) -> list[Sequence]:
+        """Forget those without a slot; returns them."""
+        gone = [sequence for queue in self.queues.values() for sequence in queue]
+        self.queues.clear()
         return gone
 
     def admit(self) -> list[Sequence]:

@@ -44,6 +44,26 @@ class Piece:
     """`time.monotonic()` when it was made."""
 
 
+@dataclass(kw_only=True)
+class Notes:
+    """What a rollout keeps of one sequence of its experiment."""
+
+    arm: Literal["canary", "control"]
+    candidate: str = ""
+    """That gave it its tokens; `mixed` once there were several."""
+    logprobs: list[float] = field(default_factory=list[float])
+    """Of each token, by the row that it came from."""
+    decode_s: list[float] = field(default_factory=list[float])
+    """Seconds of each call that gave it a token and only decoded."""
+
+    def take(self, candidate: str, logprob: float, decode_s: float | None) -> None:
+        """One more token."""
+        self.candidate = candidate if self.candidate in ("", candidate) else "mixed"
+        self.logprobs.append(logprob)
+        if decode_s is not None:
+            self.decode_s.append(decode_s)
+
+
 Deliver = Callable[[Piece], None]
 """Hands a piece to whoever waits for it; called from the thread that drives the worker."""
 
@@ -73,8 +93,8 @@ class Sequence:
     """Workers that died under it since its last token."""
     served_by: str = ""
     """Candidate that made its last token."""
-    experiment: str = ""
-    """`canary` or `control` while a rollout counts it."""
+    notes: Notes | None = None
+    """While a rollout counts it."""
 
     def __post_init__(self) -> None:
         self.words = Detokenizer(decode=self.decode)
@@ -99,6 +119,12 @@ class Sequence:
     def left(self) -> int:
         """Tokens that it may still produce."""
         return self.wish.most - len(self.produced)
+
+    def twin(self, *, deliver: Deliver, notes: Notes) -> "Sequence":
+        """The same request once more, from the beginning."""
+        return Sequence(
+            prompt=self.prompt, wish=self.wish, decode=self.decode, deliver=deliver, client=self.client, notes=notes
+        )
 
     def upcoming(self, count: int) -> tuple[int, ...]:
         """The next `count` tokens to store."""
