@@ -48,14 +48,14 @@ class Affine:
         dims = sum(one.layers * one.heads * (one.qk_dim + one.v_dim) for one in model.attention)
         context = max(model.kv_bytes_per_token(layout.tp), nbytes(model.dtypes.kv)) / read
         return cls(
-            weights=(model.weight_bytes() - expert_bytes) / layout.tp / layout.pp / read + HOST,
-            experts=expert_bytes / layout.gpus / read,
+            weights=(model.weight_bytes() - expert_bytes) / layout.tp / read + HOST,
+            experts=expert_bytes / layout.ranks / read,
             chance=model.moe.top_k / model.moe.experts if model.moe else 0.0,
             sequence=SEQUENCE,
             context=context,
             crowded=CROWDED * context,
             mixed=HOST,
-            token=2 * model.parameters(active=True) / layout.gpus / peak,
+            token=2 * model.parameters(active=True) / layout.tp / peak,
             pair=2 * dims / layout.tp / peak,
         )
 

@@ -33,7 +33,10 @@ class Rank:
     others have taken meanwhile.
     """
 
-    def __init__(self, limits: Limits, blocks: int, prompt: list[int], output: list[int]) -> None:
+    def __init__(
+        self, limits: Limits, blocks: int, prompt: list[int], output: list[int], *, received: bool = False
+    ) -> None:
+        self.received = received
         self.limits, self.prompt, self.output = limits, prompt, output
         self.blocks = Blocks(blocks)
         self.waiting: deque[int] = deque()
@@ -200,9 +203,17 @@ class Rank:
             index = self.waiting.popleft()
             self.running.append(index)
             load.admitted.append(index)
+            if self.received and index not in self.made:
+                self._receive(load, index)
+                continue
             kept = self._kept(index)
             self.blocks.reclaim(index, kept)
             budget = self._chunk(load, index, kept * self.limits.block_size, budget)
+
+    def _receive(self, load: Load, index: int) -> None:
+        """A prompt that was computed elsewhere, and its first token: the request decodes from the next step on."""
+        self.blocks.take(self._held(self.prompt[index]))
+        load.filled.append(index)
 
     def _chunk(self, load: Load, index: int, done: int, budget: int) -> int:
         """Compute a piece of a prompt; the tokens that are left of the budget."""

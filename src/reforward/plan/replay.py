@@ -45,6 +45,8 @@ class Schedule:
     """Attention data parallel ranks, which step together."""
     overlap: int = 0
     """Steps that are already on their way when one ends (1: asynchronous scheduling): an arrival waits for them."""
+    received: bool = False
+    """Prompts come computed from other instances: they take blocks and a seat, and no step."""
 
     @property
     def kv_tokens(self) -> int:
@@ -71,9 +73,10 @@ class Replayed:
     first: Floats
     last: Floats
     output: NDArray[np.int64]
-    gaps: Floats
-    """Time between tokens of a request; `gap_counts` says how many gaps there were of each length."""
-    gap_counts: Floats
+    answered: Floats
+    """[steps] how many requests got a token that was not their first, in each step."""
+    long_gaps: Floats
+    """Times between two tokens of a request that was paused in between."""
     pauses: int
     steps: Steps
     scheduled_step: NDArray[np.int64]
@@ -89,14 +92,19 @@ class Replayed:
 
     @property
     def tpot(self) -> Floats:
-        """[requests with two tokens or more] seconds a token after the first (vLLM's definition)."""
-        several = self.output > 1
-        return (self.last - self.first)[several] / (self.output[several] - 1)
+        """[requests] seconds a token after the first (vLLM's definition); 0 where there is no other."""
+        return (self.last - self.first) / np.maximum(self.output - 1, 1)
 
     @property
     def e2e(self) -> Floats:
         """[requests] arrival to last token, seconds."""
         return self.last - self.arrival
+
+    def gaps(self, first: int = 0) -> tuple[Floats, Floats]:
+        """Times between tokens, and how many there were of each, while requests from `first` on were let in."""
+        begin, end = int(self.scheduled_step[first]), int(self.scheduled_step.max()) + 1
+        times = np.append(self.steps.seconds[begin:end], self.long_gaps)
+        return times, np.append(self.answered[begin:end], np.ones(len(self.long_gaps)))
 
 
 def replay(traffic: Traffic, schedule: Schedule, clock: Clock) -> Replayed:
@@ -117,7 +125,10 @@ class _Run:
         self.traffic, self.overlap, self.clock = traffic, schedule.overlap, clock
         self.arrivals: list[float] = traffic.arrival.tolist()
         prompt, output = traffic.prompt.tolist(), traffic.output.tolist()
-        self.ranks = [Rank(schedule.limits, schedule.blocks, prompt, output) for _ in range(schedule.ranks)]
+        self.ranks = [
+            Rank(schedule.limits, schedule.blocks, prompt, output, received=schedule.received)
+            for _ in range(schedule.ranks)
+        ]
         count = len(self.arrivals)
         self.first, self.last = [float("nan")] * count, [float("nan")] * count
         self.first_step, self.last_step, self.rank = [0] * count, [0] * count, [0] * count
@@ -231,15 +242,13 @@ class _Run:
 
     def _result(self) -> Replayed:
         rows = np.concatenate(self.log, axis=1)
-        gaps = np.append(rows[0], self.long_gaps)
-        counts = np.append(rows[5], np.ones(len(self.long_gaps)))
         return Replayed(
             arrival=self.traffic.arrival,
             first=np.array(self.first),
             last=np.array(self.last),
             output=self.traffic.output,
-            gaps=gaps[counts > 0],
-            gap_counts=counts[counts > 0],
+            answered=rows[5],
+            long_gaps=np.array(self.long_gaps),
             pauses=sum(rank.pauses for rank in self.ranks),
             steps=Steps(seconds=rows[0], prefill_tokens=rows[1], prefill_pairs=rows[2], batch=rows[3], context=rows[4]),
             scheduled_step=np.array(self.scheduled_step),

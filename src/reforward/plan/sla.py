@@ -12,7 +12,7 @@ from reforward.domain.errors import BadInput
 from reforward.plan.replay import Replayed
 
 Metric = Literal["ttft", "itl", "tpot", "e2e"]
-METRICS = ("ttft", "itl", "tpot", "e2e")
+METRICS: tuple[Metric, ...] = ("ttft", "itl", "tpot", "e2e")
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 FORM = re.compile(r"\s*([a-z0-9]+)_p([\d.]+)\s*(?:=|<=|<)\s*([-+]?[\d.]+)\s*([a-zA-Z/]*)\s*")
 EXAMPLE = "give it as METRIC_pPERCENTILE=TIME, such as ttft_p90=500ms or itl_p99=30ms"
@@ -74,20 +74,18 @@ def _number(text: str, whole: str) -> float:
         raise BadInput(f"the SLA {whole!r} has {text!r} where a number belongs; {EXAMPLE}") from None
 
 
-def measured(metric: Metric, percentile: float, run: Replayed, keep: NDArray[np.bool_] | None = None) -> float:
-    """Seconds at a percentile; `keep` chooses requests. Gaps are of all requests, since they share their steps."""
+def measured(metric: Metric, percentile: float, run: Replayed, first: int = 0) -> float:
+    """Seconds at a percentile over the requests from `first` on; 0 if there is nothing to measure."""
     if metric == "itl":
-        return weighted_percentile(run.gaps, run.gap_counts, percentile)
+        return weighted_percentile(*run.gaps(first), percentile)
     values = {"ttft": run.ttft, "e2e": run.e2e}.get(metric)
-    several = run.output > 1
-    if values is None:
-        values, keep = run.tpot, None if keep is None else keep[several]
-    values = values if keep is None else values[keep]
+    values = run.tpot[first:][run.output[first:] > 1] if values is None else values[first:]
     return float(np.percentile(values, percentile)) if len(values) else 0.0
 
 
 def weighted_percentile(values: NDArray[np.float64], counts: NDArray[np.float64], percentile: float) -> float:
     """The smallest value that this share of all counted values does not exceed; 0 if there are none."""
+    values, counts = values[counts > 0], counts[counts > 0]
     if not len(values):
         return 0.0
     order = np.argsort(values)

@@ -1,0 +1,223 @@
+"""One way to serve: a layout with its batch limits, replayed under load, and the most load under which the SLA holds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from reforward.plan.clock import TableClock
+from reforward.plan.engine import Engine, Limits
+from reforward.plan.gpu import Gpu
+from reforward.plan.layout import Layout
+from reforward.plan.memory import Memory
+from reforward.plan.model import Model
+from reforward.plan.replay import Replayed, Schedule, replay
+from reforward.plan.sla import Limit, measured
+from reforward.plan.steps import StepTimes
+from reforward.plan.traffic import Traffic
+
+FEWEST, MOST = 240, 1600
+"""Requests of one replay; between them, as many as fill the engine this often:"""
+FILLS = 4
+WARM = 4
+"""One in so many requests, the first ones, fills the engine and is not counted."""
+GROWING = 0.05
+"""Seconds by which the time to first token may grow in a second of traffic: more, and the queue has no end."""
+CLOSE = 1.06
+"""Ratio of rates at which the search for the most load ends."""
+STRIDE = 1.6
+"""Ratio of rates while it looks for both ends."""
+IDLE = 0.02
+"""Share of the most conceivable load that counts as none."""
+
+
+class Price(Protocol):
+    """Step times of a replica, and how far off they may be."""
+
+    def __call__(self, model: Model, gpu: Gpu, layout: Layout, engine: Engine) -> "Priced": ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Priced:
+    """Step times with the standard deviations of the log of what the true ones are over them."""
+
+    steps: StepTimes
+    prefill_spread: float
+    decode_spread: float
+    about: str
+    """Where the times come from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is to be planned."""
+
+    model: Model
+    gpu: Gpu
+    gpus: int
+    engine: Engine
+    traffic: Traffic
+    sla: tuple[Limit, ...]
+    price: Price
+    rate: float | None = None
+    """Requests a second of the whole deployment; None: as many as the SLA allows."""
+    max_model_len: int = 0
+    memory_utilization: float = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One replay against the SLA. Seconds."""
+
+    run: Replayed
+    first: int
+    """Requests before it are not counted."""
+    ratios: dict[str, float]
+    """Measured over allowed, by limit; `queue` above 1 if it grows without end."""
+
+    @property
+    def worst(self) -> str:
+        """The limit that is nearest, or broken by most."""
+        return max(self.ratios, key=lambda name: self.ratios[name])
+
+    @property
+    def ratio(self) -> float:
+        """Above 1: the SLA is broken."""
+        return self.ratios[self.worst]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A layout and limits that fit into memory."""
+
+    question: Question
+    layout: Layout
+    limits: Limits
+    memory: Memory
+    priced: Priced
+    output: Callable[[Traffic], Traffic] | None = None
+    """What a replica is asked of the traffic; None: all of it."""
+    received: bool = False
+    """Prompts come computed from elsewhere."""
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Of one pipeline stream: stages work on as many batches at once, each with its part of seats and blocks."""
+        streams = self.layout.pp
+        seats = max(self.limits.max_num_seqs // streams, 1)
+        limits = Limits(max_num_seqs=seats, max_num_batched_tokens=self.limits.max_num_batched_tokens)
+        return Schedule(
+            limits=limits,
+            blocks=self.memory.kv_blocks // streams,
+            ranks=self.layout.dp,
+            overlap=1,
+            received=self.received,
+        )
+
+    @cached_property
+    def clock(self) -> TableClock:
+        """Tables up to the most that the traffic can ask for."""
+        held = max(self.schedule.kv_tokens // max(int(self.traffic.prompt.min()), 1), 1)
+        return TableClock(
+            self.priced.steps,
+            most_batch=min(self.schedule.limits.max_num_seqs, held),
+            most_tokens=self.limits.max_num_batched_tokens,
+            longest=self.traffic.longest,
+        )
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What a replica sees."""
+        return self.output(self.question.traffic) if self.output else self.question.traffic
+
+    @property
+    def streams(self) -> int:
+        """Pipeline streams of all replicas that the GPUs have room for: each sees one request in so many."""
+        return self.layout.pp * max(self.question.gpus // self.layout.gpus, 1)
+
+    @cached_property
+    def bound(self) -> float:
+        """Requests a second of a replica that no schedule exceeds by much: steps as full as memory and SLA allow."""
+        return self.layout.pp * self.layout.dp * float(np.max(self._paces / self._spent))
+
+    @cached_property
+    def _batches(self) -> np.ndarray:
+        length = float((self.traffic.prompt + self.traffic.output / 2).mean())
+        most = min(self.schedule.kv_tokens / length, self.schedule.limits.max_num_seqs)
+        return np.unique(np.geomspace(1, max(most, 1), 12))
+
+    @cached_property
+    def _decode(self) -> np.ndarray:
+        length = float((self.traffic.prompt + self.traffic.output / 2).mean())
+        return np.asarray(self.priced.steps.decode_s(self._batches, length), float)
+
+    @cached_property
+    def _paces(self) -> np.ndarray:
+        """Batches whose steps are short enough for the SLA; one at least."""
+        allowed = min((one.seconds for one in self.question.sla if one.metric in ("itl", "tpot")), default=np.inf)
+        short = self._decode <= allowed * 1.1
+        short[0] = True
+        return np.where(short, self._batches, 0.0)
+
+    @cached_property
+    def _spent(self) -> np.ndarray:
+        """Seconds of a request, times the batch that shares them."""
+        prompt, output = self.traffic.prompt, self.traffic.output
+        if self.received:
+            return output.mean() * self._decode
+        chunk = self.limits.max_num_batched_tokens
+        whole = float(self.priced.steps.prefill_s(float(chunk), float((prompt**2).mean() / prompt.mean() / 2)))
+        return output.mean() * self._decode + self._batches * prompt.mean() * whole / chunk
+
+    def at(self, rate: float, z: float = 0.0, first: int = 0) -> Outcome:
+        """Replay one stream of a replica that gets `rate` requests a second, with all steps `z` deviations slow."""
+        clock = self.clock.scaled(
+            float(np.exp(z * self.priced.prefill_spread)), float(np.exp(z * self.priced.decode_spread))
+        )
+        count = self._count(rate)
+        traffic = self.traffic.at(rate / self.layout.pp, count, share=self.streams, first=first)
+        run = replay(traffic, self.schedule, clock)
+        warm = count // WARM
+        ratios = {one.name: measured(one.metric, one.percentile, run, warm) / one.seconds for one in self.question.sla}
+        growth = _growth(run, warm)
+        if growth > GROWING:
+            ratios["queue"] = 1 + growth
+        return Outcome(run=run, first=warm, ratios=ratios)
+
+    def _count(self, rate: float) -> int:
+        """Requests that fill the engine several times, by Little's law (Operations Research, 1961)."""
+        stay = float(self.traffic.output.mean()) * float(self._decode[len(self._decode) // 2])
+        return int(min(max(FILLS * rate / self.layout.pp * stay, FEWEST), MOST))
+
+    def capacity(self, z: float = 0.0, near: float = 0.0) -> float:
+        """Most requests a second of a replica under which the SLA holds; 0 if it does not hold without load.
+
+        `near`: where to look first. From there outwards until one rate holds and one does not, then in between.
+        """
+        least, most = self.bound * IDLE, self.bound * 1.1
+        low = high = min(near or self.bound / 2, most)
+        if self.at(low, z).ratio <= 1:
+            while low == high or self.at(high, z).ratio <= 1:
+                low, high = high, min(high * STRIDE, most)
+                if low >= most:
+                    return low
+        else:
+            if self.at(least, z).ratio > 1:
+                return 0.0
+            while low == high or self.at(low, z).ratio > 1:
+                low, high = max(low / STRIDE, least), low
+        while high / low > CLOSE:
+            middle = (low * high) ** 0.5
+            low, high = (middle, high) if self.at(middle, z).ratio <= 1 else (low, middle)
+        return low
+
+
+def _growth(run: Replayed, warm: int) -> float:
+    """Seconds that the time to first token grows in a second of arrivals, from the second to the last quarter."""
+    count = len(run.arrival)
+    early, late = slice(warm, count // 2), slice(3 * count // 4, count)
+    span = float(run.arrival[late].mean() - run.arrival[early].mean())
+    grown = float(run.ttft[late].mean() - run.ttft[early].mean())
+    return grown / span if span > 0 and np.median(run.ttft[late]) > 2 * np.median(run.ttft[early]) else 0.0

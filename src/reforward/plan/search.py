@@ -1,0 +1,319 @@
+"""All layouts and batch limits that fit, those that cannot win left out, the rest replayed: ranked, and how sure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reforward.domain.errors import BadInput
+from reforward.plan.case import Case, Outcome, Question
+from reforward.plan.engine import Limits
+from reforward.plan.layout import Layout
+from reforward.plan.memory import Memory, fits
+from reforward.plan.normal import at_share, share_below
+from reforward.plan.sla import METRICS, measured, weighted_percentile
+
+SURE = 0.9
+"""Load is chosen so that the SLA holds with this probability."""
+SURE_Z = at_share(SURE)
+EDGE_Z = at_share(0.95)
+"""Ends of a 90 % interval."""
+TOKENS = (8192, 2048, 16384, 512)
+"""Tokens of a step that are tried, the usual first."""
+SEATS = (256, 64, 1024, 16)
+REFINED = 3
+"""Layouts whose batch limits are searched."""
+SHOWN = 8
+PARTS = (0.25, 0.5, 0.75)
+"""Shares of a row's load that its line in a plot has points at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One layout at its best limits and load, as it is shown. Seconds, requests and tokens a second."""
+
+    case: Case
+    replicas: int
+    rate: float
+    """Of all replicas."""
+    gpus: int
+    tokens_per_gpu: float
+    """Output tokens a second and GPU at this load."""
+    interval: tuple[float, float]
+    """90 % interval of the most output tokens a second and GPU under which the SLA holds."""
+    tokens_per_user: float
+    percentiles: dict[str, float]
+    meets: float
+    """Probability that the SLA holds at this load."""
+    binding: str
+    headroom: float
+    """Share of the KV blocks that is free at the median step."""
+    terms: dict[str, float]
+    """Share of a median step by term."""
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfit:
+    """A layout for which nothing is left to search."""
+
+    layout: Layout
+    why: str
+    memory: Memory | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Rows that keep the SLA, best first; what was left out and why."""
+
+    rows: tuple[Row, ...]
+    unfit: tuple[Unfit, ...]
+    cases: tuple[Case, ...]
+    """All layouts that fit into memory, at the usual limits."""
+    tried: int
+    """Combinations of layout and limits that were replayed."""
+
+
+def search(question: Question, layouts: Sequence[Layout] | None = None) -> Found:
+    """Rank the layouts (default: all that the GPUs have room for) by tokens a second and GPU, or by GPUs if a rate is given."""
+    cases, unfit = _cases(question, layouts or list(all_layouts(question)))
+    best: dict[Layout, tuple[float, Case]] = {}
+    tried = 0
+    for case in sorted(cases, key=lambda one: -_per_gpu(one, one.bound)):
+        if len(best) >= SHOWN and _per_gpu(case, case.bound) < sorted(_values(best))[-SHOWN]:
+            continue
+        best[case.layout] = (case.capacity(SURE_Z), case)
+        tried += 1
+    promising = sorted(best, key=lambda one: -_per_gpu(best[one][1], best[one][0]))
+    for layout in promising[:REFINED]:
+        best[layout], count = _refined(*best[layout])
+        tried += count
+    holding = [(capacity, case) for capacity, case in best.values() if capacity > 0]
+    holding.sort(key=lambda one: -_per_gpu(one[1], one[0]))
+    rows = [_row(case, capacity) for capacity, case in holding[:SHOWN]]
+    kept = [row for row in rows if row is not None]
+    return Found(rows=tuple(sorted(kept, key=_order)), unfit=tuple(unfit), cases=tuple(cases), tried=tried)
+
+
+def _values(best: dict[Layout, tuple[float, Case]]) -> list[float]:
+    return [_per_gpu(case, capacity) for capacity, case in best.values()]
+
+
+def _order(row: Row) -> tuple[float, float]:
+    return (
+        row.gpus if row.case.question.rate else 0,
+        -row.tokens_per_gpu if not row.case.question.rate else -row.meets,
+    )
+
+
+def all_layouts(question: Question) -> Iterator[Layout]:
+    """Powers of two (and all GPUs) as a replica, split over tensor and data parallelism, experts whole or spread.
+
+    Pipeline stages are tried where links are slow: beyond one host, or without a switch. Data parallel attention shares
+    the experts, so it is tried with experts spread over all of its ranks.
+    """
+    most = min(question.gpus, question.gpu.scale_up)
+    sizes = {1 << power for power in range(most.bit_length())} | {most}
+    moe = question.model.moe is not None
+    for size in sorted(one for one in sizes if one <= most):
+        stages = (1, 2, 4) if question.gpu.topology == "pcie" or size > question.gpu.node else (1,)
+        for pp in (one for one in stages if size % one == 0):
+            ranks = size // pp
+            for tp in (one for one in range(1, ranks + 1) if ranks % one == 0 and (moe or one == ranks)):
+                spread = {1, ranks} if tp == ranks and moe else {ranks if moe else 1}
+                for ep in sorted(spread):
+                    yield Layout(tp=tp, dp=ranks // tp, pp=pp, moe_ep=ep)
+
+
+def _cases(question: Question, layouts: Sequence[Layout]) -> tuple[list[Case], list[Unfit]]:
+    cases: list[Case] = []
+    unfit: list[Unfit] = []
+    for layout in layouts:
+        why = layout.why_not(question.model, question.gpu)
+        if why:
+            unfit.append(Unfit(layout=layout, why=why))
+            continue
+        found = make_case(question, layout, _usual(question))
+        if isinstance(found, Unfit):
+            unfit.append(found)
+        else:
+            cases.append(found)
+    return cases, unfit
+
+
+def fitting(question: Question) -> list[Case]:
+    """The layouts that fit into memory, at the usual limits."""
+    return _cases(question, list(all_layouts(question)))[0]
+
+
+def _usual(question: Question) -> Limits:
+    return Limits(
+        max_num_seqs=SEATS[0],
+        max_num_batched_tokens=TOKENS[0],
+        max_model_len=question.max_model_len or question.traffic.longest,
+        memory_utilization=question.memory_utilization,
+    )
+
+
+def make_case(question: Question, layout: Layout, limits: Limits) -> Case | Unfit:
+    """The case, or why memory forbids it."""
+    memory = fits(question.model, question.gpu, layout, question.engine, limits)
+    longest = question.traffic.longest
+    if memory.kv_tokens // layout.pp < longest:
+        return Unfit(layout=layout, why=_short_of(memory, longest * layout.pp), memory=memory)
+    priced = question.price(question.model, question.gpu, layout, question.engine)
+    return Case(question=question, layout=layout, limits=limits, memory=memory, priced=priced)
+
+
+def _short_of(memory: Memory, tokens: int) -> str:
+    missing = (
+        tokens * memory.kv_bytes_per_token + memory.state_bytes_per_sequence * memory.max_num_seqs - memory.kv_budget
+    )
+    return (
+        f"memory ({memory.binding(tokens)}): {missing / 1e9:.1f} GB a GPU too much for one request of {tokens} tokens"
+    )
+
+
+def _per_gpu(case: Case, capacity: float) -> float:
+    """What ranks a case: requests a second and GPU; with a rate, by the GPUs that it takes."""
+    rate = case.question.rate
+    if rate is None or capacity <= 0:
+        return capacity / case.layout.gpus
+    return rate / (np.ceil(rate / capacity) * case.layout.gpus)
+
+
+def _refined(capacity: float, case: Case) -> tuple[tuple[float, Case], int]:
+    """The best of other limits: tokens of a step first, then seats."""
+    best, tried = (capacity, case), 0
+    for names in (("max_num_batched_tokens", TOKENS), ("max_num_seqs", SEATS)):
+        for value in names[1][1:]:
+            limits = replace(best[1].limits, **{names[0]: value})
+            if limits.max_num_seqs > limits.max_num_batched_tokens:
+                continue
+            found = make_case(case.question, case.layout, limits)
+            if isinstance(found, Unfit) or found.bound * 1.1 <= best[0] * 1.02:
+                continue
+            tried += 1
+            higher = found.capacity(SURE_Z, near=best[0])
+            if higher > best[0] * 1.02:
+                best = (higher, found)
+    return best, tried
+
+
+def _row(case: Case, capacity: float) -> Row | None:
+    """Everything that is shown of a case, at its own load; None if the GPUs do not carry the rate."""
+    question, gpus = case.question, case.layout.gpus
+    room = question.gpus // gpus
+    replicas = room if question.rate is None else int(np.ceil(question.rate / capacity - 1e-9))
+    if replicas > room:
+        return None
+    rate = capacity if question.rate is None else question.rate / replicas
+    outcome = case.at(rate)
+    output = float(case.traffic.output.mean())
+    slow, fast = case.capacity(EDGE_Z, near=capacity), case.capacity(-EDGE_Z, near=capacity)
+    run = outcome.run
+    median = measured("tpot", 50, run, outcome.first)
+    return Row(
+        case=case,
+        replicas=replicas,
+        rate=rate * replicas,
+        gpus=replicas * gpus,
+        tokens_per_gpu=rate * output / gpus,
+        interval=(slow * output / gpus, fast * output / gpus),
+        tokens_per_user=1 / median if median > 0 else float("inf"),
+        percentiles=_percentiles(question, outcome),
+        meets=probability(case, rate),
+        binding=binding(case, case.at(rate, SURE_Z)),
+        headroom=_headroom(case, outcome),
+        terms=_terms(case, outcome),
+        outcome=outcome,
+    )
+
+
+def curve(row: Row) -> tuple[tuple[float, float], ...]:
+    """(tokens a second of a user, tokens a second and GPU) at parts of the load of a row, and at all of it."""
+    case, load = row.case, row.rate / row.replicas
+    points = [(1 / measured("tpot", 50, one.run, one.first), share * row.tokens_per_gpu)
+              for share, one in ((share, case.at(share * load)) for share in PARTS)
+              if measured("tpot", 50, one.run, one.first) > 0]  # fmt: skip
+    return (*points, (row.tokens_per_user, row.tokens_per_gpu))
+
+
+def _percentiles(question: Question, outcome: Outcome) -> dict[str, float]:
+    """By name: the usual ones, and those that the SLA names."""
+    usual = [(metric, float(place)) for metric in METRICS for place in (50, 90, 99)]
+    named = [(one.metric, one.percentile) for one in question.sla]
+    return {
+        f"{metric}_p{place:g}": measured(metric, place, outcome.run, outcome.first)
+        for metric, place in dict.fromkeys([*usual, *named])
+    }
+
+
+def probability(case: Case, rate: float) -> float:
+    """That the SLA holds: up to how many deviations slow steps may be, by bisection, and how likely they are not slower."""
+    low, high = -3.0, 3.0
+    if case.at(rate, high).ratio <= 1:
+        return share_below(high)
+    if case.at(rate, low).ratio > 1:
+        return 0.0
+    while high - low > 0.3:
+        middle = (low + high) / 2
+        low, high = (middle, high) if case.at(rate, middle).ratio <= 1 else (low, middle)
+    return share_below((low + high) / 2)
+
+
+def binding(case: Case, outcome: Outcome) -> str:
+    """The limit that breaks first if load rises, and what it waits for."""
+    if outcome.worst == "queue" or outcome.worst.startswith("ttft"):
+        return f"{outcome.worst}: {_waits_for(case, outcome)}"
+    run = outcome.run
+    busy = run.steps.prefill_tokens > 0
+    if outcome.worst.startswith("itl") and busy.mean() > 0.1 and not outcome.worst.startswith("itl_p50"):
+        return f"{outcome.worst}: prompts between tokens"
+    terms = _terms(case, outcome)
+    return f"{outcome.worst}: {max(terms, key=lambda name: terms[name])}"
+
+
+def _waits_for(case: Case, outcome: Outcome) -> str:
+    run, schedule = outcome.run, case.schedule
+    starts = np.concatenate([[0.0], np.cumsum(run.steps.seconds)])
+    own = starts[run.first_step] - starts[np.maximum(run.scheduled_step, 0)]
+    if float(np.median(own[outcome.first :])) > float(np.median(run.ttft[outcome.first :])) / 2:
+        return "prompts are computed"
+    if run.pauses or float(run.steps.context.max()) > 0.9 * schedule.kv_tokens:
+        return "queue for KV blocks"
+    full = float(run.steps.batch.max()) >= schedule.limits.max_num_seqs - 1
+    return "queue for seats (max_num_seqs)" if full else "queue for prompts"
+
+
+def _headroom(case: Case, outcome: Outcome) -> float:
+    steps = outcome.run.steps
+    held = weighted_percentile(steps.context + steps.prefill_tokens, steps.seconds, 50)
+    return max(1 - held / case.schedule.kv_tokens, 0.0)
+
+
+def _terms(case: Case, outcome: Outcome) -> dict[str, float]:
+    """Share by term of the mean step that decodes."""
+    steps = outcome.run.steps
+    decodes = steps.batch > 0
+    if not decodes.any():
+        return {"prefill": 1.0}
+    batch = float(steps.batch[decodes].mean())
+    context = float(steps.context[decodes].sum() / steps.batch[decodes].sum())
+    tokens = float(steps.prefill_tokens[decodes].mean())
+    pairs = float(steps.prefill_pairs[decodes].sum())
+    before = pairs / max(float(steps.prefill_tokens[decodes].sum()), 1.0)
+    found = case.priced.steps.terms(tokens, before, batch, context)
+    seconds = {name: float(np.asarray(value)) for name, value in found.items()}
+    total = sum(seconds.values())
+    return {name: value / total for name, value in seconds.items() if total > 0}
+
+
+def fewest(question: Question, most: int) -> tuple[Question, Found]:
+    """The search again with the fewest GPUs that carry the rate, up to `most`."""
+    if question.rate is None:
+        raise BadInput("the fewest GPUs are asked for, but no rate is given; say --rate 12/s")
+    found = search(replace(question, gpus=most))
+    if not found.rows:
+        return replace(question, gpus=most), found
+    return replace(question, gpus=found.rows[0].gpus), found
