@@ -18,19 +18,16 @@ from reforward.plan.sla import Limit, measured
 from reforward.plan.steps import StepTimes
 from reforward.plan.traffic import Traffic
 
-FEWEST, MOST = 240, 1600
-"""Requests of one replay; between them, as many as fill the engine this often:"""
-FILLS = 4
-WARM = 4
-"""One in so many requests, the first ones, fills the engine and is not counted."""
-GROWING = 0.05
-"""Seconds by which the time to first token may grow in a second of traffic: more, and the queue has no end."""
-CLOSE = 1.06
-"""Ratio of rates at which the search for the most load ends."""
+COUNT = 240
+"""Requests of one replay, besides those that are under way when it begins."""
+WARM = 8
+"""One in so many requests, the first ones, is not counted: what was under way at the beginning is a guess."""
 STRIDE = 1.6
 """Ratio of rates while it looks for both ends."""
 IDLE = 0.02
 """Share of the most conceivable load that counts as none."""
+CLOSE = 1.06
+"""Ratio of rates at which the search for the most load ends."""
 
 
 class Price(Protocol):
@@ -75,7 +72,7 @@ class Outcome:
     first: int
     """Requests before it are not counted."""
     ratios: dict[str, float]
-    """Measured over allowed, by limit; `queue` above 1 if it grows without end."""
+    """Measured over allowed, by limit; `queue`, only if more is asked for than can be made: by how much."""
 
     @property
     def worst(self) -> str:
@@ -102,8 +99,7 @@ class Case:
     received: bool = False
     """Prompts come computed from elsewhere."""
 
-    @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self, received: int = 0) -> Schedule:
         """Of one pipeline stream: stages work on as many batches at once, each with its part of seats and blocks."""
         streams = self.layout.pp
         seats = max(self.limits.max_num_seqs // streams, 1)
@@ -113,16 +109,16 @@ class Case:
             blocks=self.memory.kv_blocks // streams,
             ranks=self.layout.dp,
             overlap=1,
-            received=self.received,
+            received=received,
         )
 
     @cached_property
     def clock(self) -> TableClock:
         """Tables up to the most that the traffic can ask for."""
-        held = max(self.schedule.kv_tokens // max(int(self.traffic.prompt.min()), 1), 1)
+        held = max(self.schedule().kv_tokens // max(int(self.traffic.prompt.min()), 1), 1)
         return TableClock(
             self.priced.steps,
-            most_batch=min(self.schedule.limits.max_num_seqs, held),
+            most_batch=min(self.schedule().limits.max_num_seqs, held),
             most_tokens=self.limits.max_num_batched_tokens,
             longest=self.traffic.longest,
         )
@@ -145,7 +141,7 @@ class Case:
     @cached_property
     def _batches(self) -> np.ndarray:
         length = float((self.traffic.prompt + self.traffic.output / 2).mean())
-        most = min(self.schedule.kv_tokens / length, self.schedule.limits.max_num_seqs)
+        most = min(self.schedule().kv_tokens / length, self.schedule().limits.max_num_seqs)
         return np.unique(np.geomspace(1, max(most, 1), 12))
 
     @cached_property
@@ -176,27 +172,35 @@ class Case:
         clock = self.clock.scaled(
             float(np.exp(z * self.priced.prefill_spread)), float(np.exp(z * self.priced.decode_spread))
         )
-        count = self._count(rate)
-        traffic = self.traffic.at(rate / self.layout.pp, count, share=self.streams, first=first)
-        run = replay(traffic, self.schedule, clock)
-        warm = count // WARM
+        held = self._under_way(rate)
+        arriving = self.traffic.at(rate / self.layout.pp, COUNT, share=self.streams, first=first)
+        run = replay(self.traffic.under_way(held, arriving), self.schedule(held + COUNT * self.received), clock)
+        warm = held + COUNT // WARM
         ratios = {one.name: measured(one.metric, one.percentile, run, warm) / one.seconds for one in self.question.sla}
-        growth = _growth(run, warm)
-        if growth > GROWING:
-            ratios["queue"] = 1 + growth
+        asked = rate / self.most(z)
+        if asked > 1:
+            ratios["queue"] = asked
         return Outcome(run=run, first=warm, ratios=ratios)
 
-    def _count(self, rate: float) -> int:
-        """Requests that fill the engine several times, by Little's law (Operations Research, 1961)."""
-        stay = float(self.traffic.output.mean()) * float(self._decode[len(self._decode) // 2])
-        return int(min(max(FILLS * rate / self.layout.pp * stay, FEWEST), MOST))
+    def most(self, z: float = 0.0) -> float:
+        """Requests a second of a replica beyond which its queue has no end."""
+        paces = self._batches / self._spent
+        slower = float(np.exp(z * (self.priced.prefill_spread + self.priced.decode_spread) / 2))
+        return self.layout.pp * self.layout.dp * float(paces.max()) / slower
+
+    def _under_way(self, rate: float) -> int:
+        """Requests of one stream at once: with the load the batch grows that shares a step."""
+        paces = np.maximum.accumulate(self._batches / self._spent) * self.layout.dp * self.layout.pp
+        held = float(np.interp(rate, paces, self._batches))
+        return int(held * self.layout.dp) if rate >= paces[0] else 0
 
     def capacity(self, z: float = 0.0, near: float = 0.0) -> float:
         """Most requests a second of a replica under which the SLA holds; 0 if it does not hold without load.
 
         `near`: where to look first. From there outwards until one rate holds and one does not, then in between.
         """
-        least, most = self.bound * IDLE, self.bound * 1.1
+        most = self.most(z)
+        least = self.bound * IDLE
         low = high = min(near or self.bound / 2, most)
         if self.at(low, z).ratio <= 1:
             while low == high or self.at(high, z).ratio <= 1:
@@ -212,12 +216,3 @@ class Case:
             middle = (low * high) ** 0.5
             low, high = (middle, high) if self.at(middle, z).ratio <= 1 else (low, middle)
         return low
-
-
-def _growth(run: Replayed, warm: int) -> float:
-    """Seconds that the time to first token grows in a second of arrivals, from the second to the last quarter."""
-    count = len(run.arrival)
-    early, late = slice(warm, count // 2), slice(3 * count // 4, count)
-    span = float(run.arrival[late].mean() - run.arrival[early].mean())
-    grown = float(run.ttft[late].mean() - run.ttft[early].mean())
-    return grown / span if span > 0 and np.median(run.ttft[late]) > 2 * np.median(run.ttft[early]) else 0.0

@@ -33,9 +33,7 @@ class Rank:
     others have taken meanwhile.
     """
 
-    def __init__(
-        self, limits: Limits, blocks: int, prompt: list[int], output: list[int], *, received: bool = False
-    ) -> None:
+    def __init__(self, limits: Limits, blocks: int, prompt: list[int], output: list[int], *, received: int = 0) -> None:
         self.received = received
         self.limits, self.prompt, self.output = limits, prompt, output
         self.blocks = Blocks(blocks)
@@ -203,7 +201,7 @@ class Rank:
             index = self.waiting.popleft()
             self.running.append(index)
             load.admitted.append(index)
-            if self.received and index not in self.made:
+            if index < self.received and index not in self.made:
                 self._receive(load, index)
                 continue
             kept = self._kept(index)

@@ -45,8 +45,8 @@ class Schedule:
     """Attention data parallel ranks, which step together."""
     overlap: int = 0
     """Steps that are already on their way when one ends (1: asynchronous scheduling): an arrival waits for them."""
-    received: bool = False
-    """Prompts come computed from other instances: they take blocks and a seat, and no step."""
+    received: int = 0
+    """The prompts of so many first requests come computed from elsewhere: they take blocks and a seat, and no step."""
 
     @property
     def kv_tokens(self) -> int:
@@ -56,8 +56,9 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """[n] each: how long the steps took, and what the slowest rank computed in them."""
+    """[n] each: when the steps began, how long they took, and what the slowest rank computed in them."""
 
+    begin: Floats
     seconds: Floats
     prefill_tokens: Floats
     prefill_pairs: Floats
@@ -84,6 +85,11 @@ class Replayed:
     first_step: NDArray[np.int64]
     last_step: NDArray[np.int64]
     rank: NDArray[np.int64]
+
+    @property
+    def ends(self) -> Floats:
+        """[steps] when each step ended."""
+        return self.steps.begin + self.steps.seconds
 
     @property
     def ttft(self) -> Floats:
@@ -234,10 +240,21 @@ class _Run:
         context = slowest.context + slowest.decoding * np.arange(1, count + 1)
         answered = sum(rank.decoding for rank in self.ranks)
         batch = np.full(count, slowest.decoding)
-        self.log.append(np.array([seconds, np.zeros(count), np.zeros(count), batch, context, np.full(count, answered)]))
+        begin = self.now + np.cumsum(seconds) - seconds
+        self.log.append(
+            np.array([begin, seconds, np.zeros(count), np.zeros(count), batch, context, np.full(count, answered)])
+        )
 
     def _note_mixed(self, seconds: float, slowest: Load, answered: int) -> None:
-        row = [seconds, slowest.prefill_tokens, slowest.prefill_pairs, slowest.batch, slowest.context, answered]
+        row = [
+            self.now,
+            seconds,
+            slowest.prefill_tokens,
+            slowest.prefill_pairs,
+            slowest.batch,
+            slowest.context,
+            answered,
+        ]
         self.log.append(np.array(row, dtype=float)[:, None])
 
     def _result(self) -> Replayed:
@@ -247,10 +264,17 @@ class _Run:
             first=np.array(self.first),
             last=np.array(self.last),
             output=self.traffic.output,
-            answered=rows[5],
+            answered=rows[6],
             long_gaps=np.array(self.long_gaps),
             pauses=sum(rank.pauses for rank in self.ranks),
-            steps=Steps(seconds=rows[0], prefill_tokens=rows[1], prefill_pairs=rows[2], batch=rows[3], context=rows[4]),
+            steps=Steps(
+                begin=rows[0],
+                seconds=rows[1],
+                prefill_tokens=rows[2],
+                prefill_pairs=rows[3],
+                batch=rows[4],
+                context=rows[5],
+            ),
             scheduled_step=np.array(self.scheduled_step),
             first_step=np.array(self.first_step),
             last_step=np.array(self.last_step),

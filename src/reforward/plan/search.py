@@ -275,7 +275,7 @@ def binding(case: Case, outcome: Outcome) -> str:
 
 
 def _waits_for(case: Case, outcome: Outcome) -> str:
-    run, schedule = outcome.run, case.schedule
+    run, schedule = outcome.run, case.schedule()
     starts = np.concatenate([[0.0], np.cumsum(run.steps.seconds)])
     own = starts[run.first_step] - starts[np.maximum(run.scheduled_step, 0)]
     if float(np.median(own[outcome.first :])) > float(np.median(run.ttft[outcome.first :])) / 2:
@@ -289,7 +289,7 @@ def _waits_for(case: Case, outcome: Outcome) -> str:
 def _headroom(case: Case, outcome: Outcome) -> float:
     steps = outcome.run.steps
     held = weighted_percentile(steps.context + steps.prefill_tokens, steps.seconds, 50)
-    return max(1 - held / case.schedule.kv_tokens, 0.0)
+    return max(1 - held / case.schedule().kv_tokens, 0.0)
 
 
 def _terms(case: Case, outcome: Outcome) -> dict[str, float]:

@@ -135,6 +135,21 @@ class Traffic:
             arrival=seconds - seconds[0], prompt=self.prompt[rows], output=self.output[rows], source=self.source
         )
 
+    def under_way(self, count: int, then: "Traffic") -> "Traffic":
+        """`count` requests that are somewhere in their answers when `then` begins, and `then`.
+
+        A long answer is met more often than a short one, and at any place of it: their prompts hold what is answered.
+        """
+        random = np.random.default_rng(0)
+        rows = random.choice(len(self), size=count, p=self.output / self.output.sum())
+        done = (random.random(count) * self.output[rows]).astype(np.int64)
+        return Traffic(
+            arrival=np.concatenate([np.full(count, then.arrival[0]), then.arrival]),
+            prompt=np.concatenate([self.prompt[rows] + done, then.prompt]),
+            output=np.concatenate([self.output[rows] - done, then.output]),
+            source=self.source,
+        )
+
     def _round(self) -> float:
         """Seconds from a request to itself in the next round."""
         return len(self) / self.rate
