@@ -23,7 +23,7 @@ from reforward.domain.workload import Workload
 KINDS: dict[str, type[Record]] = {
     kind.tag: kind
     for kind in (
-        Answer, Attempt, Calibration, Candidate, Contract, Deployment, Ended, Failed, Job, Measurement, Profile, Proposal, Run,
+        Answer, Attempt, Calibration, Candidate, Contract, Deployment, Ended, Failed, Job, Measurement, Profile, Proposal, Rollout, Run,
         Skipped, Subject, Target, Turn, Verdict, Workload,
     )
 }  # fmt: skip
