@@ -9,6 +9,7 @@ from reforward import __version__
 from reforward.app.settings import Settings
 from reforward.cli import show
 from reforward.cli.ask import EXIT_BY_RULING, ask
+from reforward.cli.capture import capture
 from reforward.cli.door import mcp, searched_by
 from reforward.cli.judge import judge
 from reforward.cli.live import Live
@@ -262,6 +263,7 @@ def doctor(as_json: Json = False) -> None:
 
 app.command()(mcp)
 app.command()(ask)
+app.command()(capture)
 
 
 @app.callback(invoke_without_command=True)
