@@ -40,8 +40,8 @@ def test_what_another_version_wrote(record: Record, old: str, new: str, message:
 
 
 def test_an_unknown_kind() -> None:
-    with pytest.raises(LedgerCorrupt, match="unknown kind 'deployment'; another version"):
-        _edited(FAILED, "exit 1", "exit 1", tag="deployment")
+    with pytest.raises(LedgerCorrupt, match="unknown kind 'prophecy'; another version"):
+        _edited(FAILED, "exit 1", "exit 1", tag="prophecy")
 
 
 def test_a_hash_that_does_not_fit() -> None:
