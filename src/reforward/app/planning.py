@@ -44,6 +44,8 @@ class Wanted:
     """Plan this one alone."""
     dtype: str | None = None
     kv_dtype: str | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
     max_model_len: int = 0
     calibration: Path | None = None
 
@@ -86,6 +88,10 @@ class Answer:
     engine: str
     dtype: str
     kv_dtype: str
+    asked_dtype: str | None
+    asked_kv_dtype: str | None
+    gpu_spec: str | None
+    """Options that `plan check` asks again with."""
     traffic: str
     rate: float | None
     sla: Sequence[str]
@@ -121,6 +127,11 @@ def put(wanted: Wanted) -> Question:
     """The question that the options ask. Raises `BadInput` for what contradicts itself."""
     if wanted.gpus < 1:
         raise BadInput(f"--gpus must be at least 1, got {wanted.gpus}")
+    seats, tokens = wanted.max_num_seqs, wanted.max_num_batched_tokens
+    if seats and tokens and seats > tokens:
+        raise BadInput(
+            f"--max-num-seqs {seats} is above --max-num-batched-tokens {tokens}; a step has a token a sequence"
+        )
     gpu = Gpu.read_file(wanted.gpu_spec) if wanted.gpu_spec else Gpu.read(wanted.gpu)
     model = _in_precision(Model.read(wanted.model), wanted)
     traffic = read_traffic(wanted.traffic)
@@ -143,6 +154,8 @@ def put(wanted: Wanted) -> Question:
         sla=_ordered(parse_sla(wanted.sla or USUAL_SLA)),
         price=pricing(wanted.calibration),
         rate=None if wanted.rate is None else parse_rate(wanted.rate),
+        seats=wanted.max_num_seqs,
+        tokens=wanted.max_num_batched_tokens,
         max_model_len=wanted.max_model_len,
     )
 
@@ -193,6 +206,9 @@ def answer(wanted: Wanted, question: Question, found: Found) -> Answer:
         if model.moe is None
         else f"{model.dtypes.attention}, experts {model.dtypes.experts}",
         kv_dtype=model.dtypes.kv,
+        asked_dtype=wanted.dtype,
+        asked_kv_dtype=wanted.kv_dtype,
+        gpu_spec=str(wanted.gpu_spec) if wanted.gpu_spec else None,
         traffic=question.traffic.source,
         rate=question.rate,
         sla=[one.words for one in question.sla],

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from click import Context
 
     from reforward.app.planning import Answer, Choice
+    from reforward.plan.check import Checked
+    from reforward.plan.chart import Line
 
 NOTHING_FITS = 9
 USUAL = "choose"
@@ -59,6 +61,8 @@ Dtype = Annotated[
     str | None, typer.Option(help="Weights in this format: bf16, fp8, nvfp4, mxfp4, int4. Default: as the config says.")
 ]
 KvDtype = Annotated[str | None, typer.Option(help="KV cache in this format.")]
+Seats = Annotated[int | None, typer.Option("--max-num-seqs", min=1, help="Sequences of a step. Default: searched.")]
+Tokens = Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens of a step. Default: searched.")]
 MaxLen = Annotated[int, typer.Option(min=0, help="Longest request of the engine. Default: that of the traffic.")]
 Calibration = Annotated[Path | None, typer.Option(help="Corrections that `plan probe` or `plan check` has written.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan as .html, .png, .svg or .json.")]
@@ -79,7 +83,9 @@ def choose(
     layout: LayoutText = None,
     dtype: Dtype = None,
     kv_dtype: KvDtype = None,
-    max_model_len: MaxLen = 0,
+    max_model_len: Seats = Annotated[int | None, typer.Option("--max-num-seqs", min=1, help="Sequences of a step. Default: searched.")]
+Tokens = Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens of a step. Default: searched.")]
+MaxLen = 0,
     calibration: Calibration = None,
     out: Out = None,
     as_json: Json = False,
@@ -93,7 +99,8 @@ def choose(
 
     wanted = Wanted(
         model=model, gpu=gpu, gpu_spec=gpu_spec, gpus=gpus, engine=engine, traffic=traffic, sla=sla or (), rate=rate,
-        layout=layout, dtype=dtype, kv_dtype=kv_dtype, max_model_len=max_model_len, calibration=calibration,
+        layout=layout, dtype=dtype, kv_dtype=kv_dtype, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens,
+        max_model_len=max_model_len, calibration=calibration,
     )  # fmt: skip
     _tell(run(wanted), out, as_json)
 
@@ -109,7 +116,9 @@ def size(
     sla: Sla = None,
     dtype: Dtype = None,
     kv_dtype: KvDtype = None,
-    max_model_len: MaxLen = 0,
+    max_model_len: Seats = Annotated[int | None, typer.Option("--max-num-seqs", min=1, help="Sequences of a step. Default: searched.")]
+Tokens = Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens of a step. Default: searched.")]
+MaxLen = 0,
     calibration: Calibration = None,
     out: Out = None,
     as_json: Json = False,
@@ -123,6 +132,37 @@ def size(
         kv_dtype=kv_dtype, max_model_len=max_model_len, calibration=calibration,
     )  # fmt: skip
     _tell(run(wanted), out, as_json)
+
+
+@plan.command()
+def check(
+    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that was written as .json.")],
+    results: Annotated[Path, typer.Argument(help="Times of the requests of one replica, a JSON object a line (docs/plan.md).")],
+    row: Annotated[int, typer.Option(min=1, help="Row of the plan that was served.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the factors, for --calibration.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Predicted beside measured, and what each term of the cost model was off by."""
+    from reforward.app.plan_check import check as run
+    from reforward.domain.record import canonical_json
+
+    found = run(plan_file, results, row)
+    if out is not None:
+        out.write_text(canonical_json({"factors": dict(found.factors)}) + "\n", encoding="utf-8")
+    show.as_json(found) if as_json else _checked(found)
+
+
+def _checked(found: "Checked") -> None:
+    show.console.print(f"{found.requests} requests; factors from the first {found.fitted_on}, tried on the others")
+    rows = [
+        [one.name, f"{1e3 * one.measured:.1f}", f"{1e3 * one.predicted:.1f}", f"{one.predicted / one.measured - 1:+.1%}",
+         f"{one.calibrated / one.measured_later - 1:+.1%}"]
+        for one in found.compared
+    ]  # fmt: skip
+    show.rows(["", "measured ms", "predicted ms", "error", "error of the later ones, with factors"], rows)
+    terms = sorted(found.shares, key=lambda name: -found.shares[name])
+    show.rows(["term", "share of time", "measured / predicted"],
+              [[name, f"{found.shares[name]:.1%}", f"{found.factors[name]:.2f}"] for name in terms])  # fmt: skip
 
 
 def _tell(answer: "Answer", out: Path | None, as_json: bool) -> None:
@@ -147,7 +187,7 @@ def _write(path: Path, answer: "Answer") -> None:
     write(path, _title(answer), _lines(answer), table)
 
 
-def _lines(answer: "Answer") -> list[object]:
+def _lines(answer: "Answer") -> "list[Line]":
     from reforward.plan.chart import Line
 
     return [

@@ -76,14 +76,17 @@ class Affine:
         self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number
     ) -> dict[str, Array]:
         """The eight parts."""
-        tokens, batch = np.asarray(prefill_tokens, float), np.asarray(batch, float)
+        tokens: Array = np.asarray(prefill_tokens, dtype=np.float64)
+        batch = np.asarray(batch, dtype=np.float64)
+        held: Array = batch * np.asarray(context, dtype=np.float64)
+        pairs: Array = tokens * (np.asarray(prefill_context, dtype=np.float64) + 1)
         return {
             "weights": self.weights * (tokens + batch > 0),
             "experts": self.experts * (1 - (1 - self.chance) ** (tokens + batch)),
             "sequence": self.sequence * batch,
-            "context": self.context * batch * np.asarray(context, float),
-            "crowded": self.crowded * batch * np.asarray(context, float) * (tokens > 0),
+            "context": self.context * held,
+            "crowded": self.crowded * held * (tokens > 0),
             "mixed": self.mixed * (tokens > 0),
             "token": self.token * tokens,
-            "pair": self.pair * tokens * (np.asarray(prefill_context, float) + 1),
+            "pair": self.pair * pairs,
         }

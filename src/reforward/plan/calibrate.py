@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +110,9 @@ def _fit(
     overlap: int,
     off: float,
 ) -> dict[str, float]:
-    from scipy.optimize import nnls
+    from scipy import optimize
 
+    nonnegative: Any = optimize.nnls  # pyright: ignore[reportUnknownMemberType]
     columns = np.stack([np.concatenate([[0.0], np.cumsum(seconds)]) for seconds in terms.values()], axis=1)
     theta = np.array([before.get(name, 1.0) for name in terms])
     rest = _rows(columns, run.first_step[:known], run.last_step[:known], (measured.last - measured.first)[:known])
@@ -122,7 +124,7 @@ def _fit(
     prior = PRIOR * np.maximum(shares, 0.01)
     rows = [rest[0] / rest[1][:, None], (fill[0] * fill_weight[:, None])[near], np.diag(prior)]
     goals = [np.ones(len(rest[1])), (fill[1] * fill_weight)[near], prior]
-    solved, _ = nnls(np.concatenate(rows), np.concatenate(goals))
+    solved: Floats = nonnegative(np.concatenate(rows), np.concatenate(goals))[0]
     return dict(zip(terms, solved.tolist(), strict=True))
 
 

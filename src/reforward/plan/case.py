@@ -60,6 +60,9 @@ class Question:
     price: Price
     rate: float | None = None
     """Requests a second of the whole deployment; None: as many as the SLA allows."""
+    seats: int | None = None
+    """Sequences of a step, `max_num_seqs`; None: searched, and likewise the tokens."""
+    tokens: int | None = None
     max_model_len: int = 0
     memory_utilization: float = 0.9
 

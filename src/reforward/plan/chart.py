@@ -68,7 +68,7 @@ def _drawn(title: str, lines: Sequence[Line], kind: str) -> bytes:
         raise Unavailable(
             f"matplotlib draws plots, and is not installed; pip install 'reforward[plan]' ({error})"
         ) from error
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure: Any = Figure(figsize=(8, 5), layout="constrained")
     axes: Any = figure.add_subplot()
     for row, line in enumerate(lines):
         axes.plot(line.users, line.gpus, marker="o", markersize=4, linewidth=1, label=line.name)

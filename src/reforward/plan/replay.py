@@ -239,10 +239,12 @@ class _Run:
         count = len(seconds)
         context = slowest.context + slowest.decoding * np.arange(1, count + 1)
         answered = sum(rank.decoding for rank in self.ranks)
-        batch = np.full(count, slowest.decoding)
+        batch = np.full(count, float(slowest.decoding))
         begin = self.now + np.cumsum(seconds) - seconds
         self.log.append(
-            np.array([begin, seconds, np.zeros(count), np.zeros(count), batch, context, np.full(count, answered)])
+            np.array(
+                [begin, seconds, np.zeros(count), np.zeros(count), batch, context, np.full(count, float(answered))]
+            )
         )
 
     def _note_mixed(self, seconds: float, slowest: Load, answered: int) -> None:

@@ -11,7 +11,7 @@ from reforward.plan.engine import Limits
 from reforward.plan.layout import Layout
 from reforward.plan.memory import Memory, fits
 from reforward.plan.normal import at_share, share_below
-from reforward.plan.sla import METRICS, measured, weighted_percentile
+from reforward.plan.sla import METRICS, Metric, measured, weighted_percentile
 
 SURE = 0.9
 """Load is chosen so that the SLA holds with this probability."""
@@ -148,8 +148,8 @@ def fitting(question: Question) -> list[Case]:
 
 def _usual(question: Question) -> Limits:
     return Limits(
-        max_num_seqs=SEATS[0],
-        max_num_batched_tokens=TOKENS[0],
+        max_num_seqs=question.seats or SEATS[0],
+        max_num_batched_tokens=question.tokens or TOKENS[0],
         max_model_len=question.max_model_len or question.traffic.longest,
         memory_utilization=question.memory_utilization,
     )
@@ -185,9 +185,11 @@ def _per_gpu(case: Case, capacity: float) -> float:
 def _refined(capacity: float, case: Case) -> tuple[tuple[float, Case], int]:
     """The best of other limits: tokens of a step first, then seats."""
     best, tried = (capacity, case), 0
-    for names in (("max_num_batched_tokens", TOKENS), ("max_num_seqs", SEATS)):
-        for value in names[1][1:]:
-            limits = replace(best[1].limits, **{names[0]: value})
+    tokens = () if case.question.tokens else TOKENS[1:]
+    seats = () if case.question.seats else SEATS[1:]
+    for name, values in (("max_num_batched_tokens", tokens), ("max_num_seqs", seats)):
+        for value in values:
+            limits = replace(best[1].limits, **{name: value})
             if limits.max_num_seqs > limits.max_num_batched_tokens:
                 continue
             found = make_case(case.question, case.layout, limits)
@@ -241,7 +243,7 @@ def curve(row: Row) -> tuple[tuple[float, float], ...]:
 
 def _percentiles(question: Question, outcome: Outcome) -> dict[str, float]:
     """By name: the usual ones, and those that the SLA names."""
-    usual = [(metric, float(place)) for metric in METRICS for place in (50, 90, 99)]
+    usual: list[tuple[Metric, float]] = [(metric, float(place)) for metric in METRICS for place in (50, 90, 99)]
     named = [(one.metric, one.percentile) for one in question.sla]
     return {
         f"{metric}_p{place:g}": measured(metric, place, outcome.run, outcome.first)

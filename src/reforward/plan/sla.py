@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def _parse(text: str) -> Limit:
         )
     if value <= 0:
         raise BadInput(f"the SLA {text!r} must be above 0; {EXAMPLE}")
-    return Limit(metric=cast(Metric, metric), percentile=percentile, seconds=value * UNITS[unit])
+    return Limit(metric=metric, percentile=percentile, seconds=value * UNITS[unit])
 
 
 def _number(text: str, whole: str) -> float:
@@ -78,8 +78,10 @@ def measured(metric: Metric, percentile: float, run: Replayed, first: int = 0) -
     """Seconds at a percentile over the requests from `first` on; 0 if there is nothing to measure."""
     if metric == "itl":
         return weighted_percentile(*run.gaps(first), percentile)
-    values = {"ttft": run.ttft, "e2e": run.e2e}.get(metric)
-    values = run.tpot[first:][run.output[first:] > 1] if values is None else values[first:]
+    if metric == "tpot":
+        values = run.tpot[first:][run.output[first:] > 1]
+    else:
+        values = (run.ttft if metric == "ttft" else run.e2e)[first:]
     return float(np.percentile(values, percentile)) if len(values) else 0.0
 
 
