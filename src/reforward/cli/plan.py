@@ -62,7 +62,9 @@ Dtype = Annotated[
 ]
 KvDtype = Annotated[str | None, typer.Option(help="KV cache in this format.")]
 Seats = Annotated[int | None, typer.Option("--max-num-seqs", min=1, help="Sequences of a step. Default: searched.")]
-Tokens = Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens of a step. Default: searched.")]
+Tokens = Annotated[
+    int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens of a step. Default: searched.")
+]
 MaxLen = Annotated[int, typer.Option(min=0, help="Longest request of the engine. Default: that of the traffic.")]
 Calibration = Annotated[Path | None, typer.Option(help="Corrections that `plan probe` or `plan check` has written.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan as .html, .png, .svg or .json.")]
@@ -83,9 +85,7 @@ def choose(
     layout: LayoutText = None,
     dtype: Dtype = None,
     kv_dtype: KvDtype = None,
-    max_model_len: Seats = Annotated[int | None, typer.Option("--max-num-seqs", min=1, help="Sequences of a step. Default: searched.")]
-Tokens = Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens of a step. Default: searched.")]
-MaxLen = 0,
+    max_model_len: MaxLen = 0,
     calibration: Calibration = None,
     out: Out = None,
     as_json: Json = False,
@@ -116,9 +116,7 @@ def size(
     sla: Sla = None,
     dtype: Dtype = None,
     kv_dtype: KvDtype = None,
-    max_model_len: Seats = Annotated[int | None, typer.Option("--max-num-seqs", min=1, help="Sequences of a step. Default: searched.")]
-Tokens = Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens of a step. Default: searched.")]
-MaxLen = 0,
+    max_model_len: MaxLen = 0,
     calibration: Calibration = None,
     out: Out = None,
     as_json: Json = False,
@@ -137,7 +135,9 @@ MaxLen = 0,
 @plan.command()
 def check(
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that was written as .json.")],
-    results: Annotated[Path, typer.Argument(help="Times of the requests of one replica, a JSON object a line (docs/plan.md).")],
+    results: Annotated[
+        Path, typer.Argument(help="Times of the requests of one replica, a JSON object a line (docs/plan.md).")
+    ],
     row: Annotated[int, typer.Option(min=1, help="Row of the plan that was served.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the factors, for --calibration.")] = None,
     as_json: Json = False,

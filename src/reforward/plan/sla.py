@@ -78,10 +78,9 @@ def measured(metric: Metric, percentile: float, run: Replayed, first: int = 0) -
     """Seconds at a percentile over the requests from `first` on; 0 if there is nothing to measure."""
     if metric == "itl":
         return weighted_percentile(*run.gaps(first), percentile)
+    values = {"ttft": run.ttft, "e2e": run.e2e, "tpot": run.tpot}[metric][first:]
     if metric == "tpot":
-        values = run.tpot[first:][run.output[first:] > 1]
-    else:
-        values = (run.ttft if metric == "ttft" else run.e2e)[first:]
+        values = values[run.output[first:] > 1]
     return float(np.percentile(values, percentile)) if len(values) else 0.0
 
 
