@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from click import Context
 
     from reforward.app.planning import Answer, Choice
-    from reforward.plan.check import Checked
     from reforward.plan.chart import Line
+    from reforward.plan.check import Checked
 
 NOTHING_FITS = 9
 USUAL = "choose"
@@ -85,6 +85,8 @@ def choose(
     layout: LayoutText = None,
     dtype: Dtype = None,
     kv_dtype: KvDtype = None,
+    max_num_seqs: Seats = None,
+    max_num_batched_tokens: Tokens = None,
     max_model_len: MaxLen = 0,
     calibration: Calibration = None,
     out: Out = None,
