@@ -1,13 +1,17 @@
 """Jobs from several guests, done one at a time, answered durably."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from door.house import BROKEN, QUICK, QUICKER, SLOW, at_work, make_desk
 from reforward.app import lookup
 from reforward.app.budget import Budget
+from reforward.app.desk import Desk
+from reforward.app.events import ignore
 from reforward.app.public import Costs, Look, Ruling
+from reforward.app.utilisation import Span
 from reforward.domain.candidate import Candidate, Proposal, SourceFile
 from reforward.domain.errors import BadInput, Unavailable
 from reforward.domain.job import Answer, Job
@@ -107,7 +111,10 @@ def test_whoever_had_least_is_served_first(tmp_path):
     modest = [desk.ask("measure", scripted_candidate(f"modest {n}"), author="modest").id for n in range(2)]
     order: list[str] = []
     finish = desk._finish
-    desk._finish = lambda job, answer, seconds: (order.append(job.id), finish(job, answer, 1.0))
+    second = Span(author="", begun_s=0.0, ended_s=1.0)
+    desk._finish = lambda job, answer, span: (
+        order.append(job.id), finish(job, answer, replace(second, author=span.author)),
+    )  # fmt: skip
     with at_work(desk):
         for job in (*greedy, *modest):
             desk.state(job, wait_s=60)
@@ -136,6 +143,47 @@ def test_many_guests_at_once_lose_nothing_and_double_nothing(tmp_path):
     fast = [v.candidate for v in desk.journal.verdicts if v.tier == "fast"]
     assert len(fast) == len(set(fast)) == 12
     assert sorted(p.order for p in desk.journal.proposals) == list(range(12))
+
+
+def test_authors_who_do_not_share_see_and_work_against_their_own_line_alone(tmp_path):
+    shared = make_desk(tmp_path)
+    desk = Desk(shared.house, shared.journal, shared.budget, ignore, share=False)
+    with at_work(desk):
+        desk.state(desk.ask("submit", QUICK, author="ada", reason="ada's").id, wait_s=60)
+        desk.state(desk.ask("submit", SLOW, author="bob", reason="bob's").id, wait_s=60)
+        theirs = desk.state(desk.ask("measure", QUICKER, author="bob").id, wait_s=60)
+        own = desk.state(desk.ask("measure", QUICKER, author="ada").id, wait_s=60)
+    stock = desk.house.loaded.stock
+    assert (desk.incumbent("ada").id, desk.incumbent("bob").id) == (QUICK.id, stock.id)
+    assert own.id != theirs.id, "against another incumbent it is another job"
+    assert {row.author for row in lookup.history(desk, "bob")} == {"bob"}
+    assert "ada's" not in lookup.brief(desk, "bob")
+    assert lookup.status(desk, "bob").incumbent == stock.id
+    with pytest.raises(BadInput, match="does not share"):
+        lookup.source(desk, QUICK.id, author="bob")
+    assert lookup.source(desk, QUICK.id, author="ada").text == "# quick\n"
+    assert lookup.source(desk, "incumbent", author="bob").text == "# stock\n"
+    assert lookup.source(desk, QUICKER.id, author="bob").text == "# quicker\n"
+
+
+def test_trees_are_built_beside_the_engine_and_no_engine_time_waits_for_them(tmp_path):
+    """The engine is told to need a second for a build; meanwhile it measures what needs none."""
+    desk = make_desk(tmp_path)
+    engine, order = desk.house.engine, list[str]()
+    assert not desk.builder.spare, "one core, one thread"
+    engine.target = replace(engine.target, machine=replace(engine.target.machine, cores=2))
+    begun, go_on = threading.Event(), threading.Event()
+    engine.build = lambda candidate: (begun.set(), go_on.wait(30))
+    desk = Desk(desk.house, desk.journal, desk.budget, lambda event: order.append(getattr(event, "what", "")))
+    needs = QUICK.with_files({"build.py": "def build(out): ..."})
+    with at_work(desk):
+        one = desk.ask("measure", needs, author="ada")
+        assert begun.wait(30)
+        assert desk.state(desk.ask("measure", SLOW, author="bob").id, wait_s=60).state == "done"
+        assert desk.state(one.id).state == "queued"
+        go_on.set()
+        assert desk.state(one.id, wait_s=60).state == "done"
+    assert [what.rpartition(" ")[2] for what in order] == ["bob", "ada"]
 
 
 def test_what_cannot_be_asked_is_refused_with_the_remedy(tmp_path):

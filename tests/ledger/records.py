@@ -1,6 +1,6 @@
 """One record of every kind, filled in as a run fills them in."""
 
-from reforward.domain.attempt import Attempt, Ended
+from reforward.domain.attempt import Attempt, Ended, Spent
 from reforward.domain.calibration import Calibration, Noise
 from reforward.domain.candidate import Candidate, Proposal, Skipped, SourceFile
 from reforward.domain.contract import Contract
@@ -128,7 +128,8 @@ ROLLOUT = Rollout(
     target=TARGET.id, candidate=FIRST.id, incumbent=STOCK.id, outcome="rolled-back", reason="latency", requests=20, harmed=1,
     findings=(Finding(check="latency", value=2.0, limit=1.0, passed=False),), seconds=9.5, at=AT,
 )  # fmt: skip
+SPENT = Spent(attempt=ATTEMPT.id, usd=0.25)
 EVERY_KIND: tuple[Record, ...] = (
     CONTRACT, WORKLOAD, STOCK, SUBJECT, TARGET, run(), *turn(run(), FIRST, STOCK, 0.5), FAILED, SKIPPED,
-    CALIBRATION, PROFILE, JOB, ANSWER, ATTEMPT, ENDED, DEPLOYMENT, ROLLOUT,
+    CALIBRATION, PROFILE, JOB, ANSWER, ATTEMPT, ENDED, SPENT, DEPLOYMENT, ROLLOUT,
 )  # fmt: skip

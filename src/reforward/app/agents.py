@@ -1,10 +1,11 @@
 """Agents that drive a run: each is let in through the door, works in a thread of its own, and leaves a record of how it ended."""
 
+import math
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,10 +18,13 @@ from reforward.app.desk import Desk
 from reforward.app.events import AgentNews, Emit
 from reforward.app.house import House
 from reforward.app.journal import Journal
-from reforward.app.optimize import Search
-from reforward.domain.attempt import Attempt, Ended
+from reforward.app.optimize import Driven, Search
+from reforward.app.purse import Purse
+from reforward.domain.attempt import Attempt, Ended, Spent
+from reforward.domain.errors import BadInput
 from reforward.domain.record import short
 from reforward.ledger.blobs import Blobs
+from reforward.propose.brief import Style, playbook
 from reforward.propose.guest import Agent, Guest, Left
 
 
@@ -37,44 +41,66 @@ OpenDoor = Callable[["Future[Desk]"], AbstractContextManager[Invites]]
 
 @dataclass(frozen=True, kw_only=True)
 class Team:
-    """Agents, how they get in, and what must never be written down."""
+    """Agents, how they get in, how they work together, and what must never be written down."""
 
     agents: Sequence[Agent]
     door: OpenDoor
     secrets: Sequence[str]
     """Values of keys and tokens; they are taken out of transcripts."""
+    parallel: int | None = None
+    """Seats. With more of them than agents, agents sit down again from the first on; with fewer, the last ones wait.
+    None: one for each agent."""
+    share: bool = False
+    """Agents see what others tried, and work against the best of all."""
+    style: Style = "naive"
+    most_usd: float = math.inf
+    """What all of them together may cost."""
+
+    def __post_init__(self) -> None:
+        silent = next((agent.spec for agent in self.agents if not agent.counts_cost), None)
+        if silent and self.most_usd < math.inf:
+            raise BadInput(
+                f"--max-cost cannot be kept: what {silent} costs is not known here (programs count for themselves, and only "
+                "models with a list price have one); limit it with --budget, or by an option of its own"
+            )
 
     def search(self) -> Search:
-        """A search that these agents do, all at the same time."""
-        return Search(proposers=tuple(sorted(agent.spec for agent in self.agents)), drive=self.drive)
+        """A search that these agents do, as many at the same time as there are seats."""
+        style = () if self.style == "naive" else (f"brief:{self.style}",)
+        return Search(proposers=(*sorted(agent.spec for agent in self.seated()), *style), drive=self.drive)
 
-    def drive(self, house: House, journal: Journal, budget: Budget, emit: Emit) -> float:
+    def seated(self) -> list[Agent]:
+        """Everybody who will work, in turn."""
+        return [self.agents[at % len(self.agents)] for at in range(max(len(self.agents), self.parallel or 0))]
+
+    def drive(self, house: House, journal: Journal, budget: Budget, emit: Emit) -> Driven:
         """Until the budget ends, or all agents are done and what they submitted is ruled on."""
-        desk = Desk(house, journal, replace(budget, screening_share=1.0), emit)
+        desk = Desk(house, journal, replace(budget, screening_share=1.0), emit, share=self.share)
         coming: Future[Desk] = Future()
         coming.set_result(desk)
+        purse, everybody = Purse(self.most_usd), self.seated()
+        seats = ThreadPoolExecutor(max_workers=self.parallel or len(everybody), thread_name_prefix="agent")
         with self.door(coming) as door:
-            names = distinct([agent.name for agent in self.agents])
-            threads = [
-                threading.Thread(target=self._attempt, args=(desk, agent, name, door.invite(name)), name=name)
-                for agent, name in zip(self.agents, names, strict=True)
+            names = distinct([agent.name for agent in everybody])
+            attempts = [
+                seats.submit(self._attempt, desk, purse, agent, name, door.invite(name))
+                for agent, name in zip(everybody, names, strict=True)
             ]
-            for thread in threads:
-                thread.start()
-            threading.Thread(target=_finish_after, args=(threads, desk), daemon=True).start()
+            threading.Thread(target=_finish_after, args=(seats, desk), daemon=True).start()
             try:
                 desk.work()
             finally:
                 desk.close()
-                for thread in threads:
-                    thread.join()
-        emit(AgentNews(author="engine", what=utilisation(desk)))
-        return desk.cycle.screening_s
+                seats.shutdown(cancel_futures=True)
+        for attempt in attempts:
+            if not attempt.cancelled():
+                attempt.result()  # an error of ours
+        return Driven(screening_s=desk.cycle.screening_s, engine=desk.utilisation())
 
-    def _attempt(self, desk: Desk, agent: Agent, name: str, door: str) -> None:
+    def _attempt(self, desk: Desk, purse: Purse, agent: Agent, name: str, door: str) -> None:
         """Let one agent work, and write down how it ended."""
         blobs, ledger, begun = Blobs(desk.house.config.blobs), desk.house.ledger, time.monotonic()
-        brief = lookup.brief(desk, door)
+        brief = lookup.brief(desk, name, door, playbook(self.style, desk.house.engine.target))
         attempt = Attempt(
             run=desk.journal.run.id,
             author=name,
@@ -88,10 +114,10 @@ class Team:
             author=name,
             door=door,
             brief=brief,
-            tree=desk.journal.incumbent,
+            tree=desk.incumbent(name),
             folder=worktree(desk.house.config.home, attempt),
-            over=lambda: "the run has ended" if desk.closed or desk.over else "",
-            spend=lambda usd: None,
+            over=lambda: _over(desk, purse),
+            spend=lambda usd: purse.spend(name, usd),
         )
         left = _worked(agent, guest)
         ended = Ended(
@@ -103,7 +129,7 @@ class Team:
             tokens_in=left.tokens_in,
             tokens_out=left.tokens_out,
         )
-        ledger.append(ended)
+        ledger.append(ended, *([] if left.usd is None else [Spent(attempt=attempt.id, usd=left.usd)]))
         desk.emit(AgentNews(author=name, what=f"ends after {ended.seconds:.0f} s: {ended.how}"))
 
     def _clean(self, text: bytes) -> bytes:
@@ -120,11 +146,10 @@ def _worked(agent: Agent, guest: Guest) -> Left:
         return Left(how=f"failed: {type(error).__name__}: {error}", transcript=traceback.format_exc().encode())
 
 
-def utilisation(desk: Desk) -> str:
-    """How much of the time since the desk was opened the engine worked, and for whom."""
-    elapsed = desk.cycle.elapsed_s
-    shares = ", ".join(f"{share.author} {share.seconds:.0f} s" for share in desk.shares())
-    return f"was busy {desk.busy_s / elapsed:.0%} of {elapsed:.0f} s: {shares or 'for nobody'}"
+def _over(desk: Desk, purse: Purse) -> str:
+    if desk.closed or desk.over:
+        return "the run has ended"
+    return f"{purse.most_usd:g} US dollars are spent" if purse.empty else ""
 
 
 def worktree(home: Path, attempt: Attempt) -> Path:
@@ -148,7 +173,6 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=len, reverse=True))
 
 
-def _finish_after(threads: Sequence[threading.Thread], desk: Desk) -> None:
-    for thread in threads:
-        thread.join()
+def _finish_after(seats: ThreadPoolExecutor, desk: Desk) -> None:
+    seats.shutdown()
     desk.finish()

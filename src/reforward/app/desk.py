@@ -1,12 +1,12 @@
 """The desk: owns one open house, takes jobs from any number of guests, does them one at a time, answers durably.
 
-Guests call from threads of their own; `work` runs in the one thread that uses the engine, so that nothing is built, packed or
-profiled while something is timed. A job is a record before its guest hears of it and its answer is a record before anybody is
-told, so a guest that reconnects, or a desk that is opened again on the same run, finds both.
+Guests call from threads of their own; `work` runs in the one thread that uses the engine, so that nothing is packed or profiled
+while something is timed. Trees are built beside it on machines with a core to spare (`builder.py`). A job is a record before its
+guest hears of it and its answer is a record before anybody is told, so a guest that reconnects, or a desk that is opened again
+on the same run, finds both.
 """
 
 import threading
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
@@ -14,16 +14,18 @@ from typing import Literal
 
 from reforward.app import public
 from reforward.app.budget import Budget
+from reforward.app.builder import Builder
 from reforward.app.cycle import Cycle
 from reforward.app.events import Emit, Working
 from reforward.app.house import House
 from reforward.app.journal import Journal
 from reforward.app.public import Costs, Look, Ruling
 from reforward.app.submit import refuse_incumbent
+from reforward.app.utilisation import Share, Span, Utilisation, utilisation
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import BadInput, EngineLost, NoSuchJob, ReforwardError, Unavailable
 from reforward.domain.job import Answer, Job, Kind
-from reforward.domain.ports import Idea
+from reforward.domain.ports import Idea, Unable
 from reforward.domain.record import Record, short
 from reforward.domain.verdict import Verdict
 from reforward.ledger.views import every, only
@@ -48,23 +50,16 @@ class State:
     error: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """What one author has had of the engine."""
-
-    author: str
-    seconds: float
-    waiting: int
-
-
 class Desk:
     """See the module. Everything but `work` may be called from any thread."""
 
-    def __init__(self, house: House, journal: Journal, budget: Budget, emit: Emit) -> None:
+    def __init__(self, house: House, journal: Journal, budget: Budget, emit: Emit, *, share: bool = True) -> None:
         self.house, self.journal, self.budget, self.emit = house, journal, budget, emit
+        self.share = share
+        """Authors see what others tried, and work against the best of all; otherwise each sees its own line alone."""
         self.inbox = Inbox()
         self.cycle = Cycle(house, journal, self.inbox, budget, emit)
-        self.busy_s = 0.0
+        self.spans: list[Span] = []
         self.closed = self.finishing = False
         self.running: Job | None = None
         self._changed = threading.Condition()
@@ -74,7 +69,9 @@ class Desk:
         self._authors = {
             job.id: journal.proposal_of(job.candidate).author for job in self._waiting if job.kind == "submit"
         }
-        self._seconds: dict[str, float] = {}
+        self.builder = Builder(house.engine, self._wake)
+        for job in self._waiting:
+            self.builder.want(only(house.ledger.get(job.candidate), Candidate))
 
     # --- for guests ---
 
@@ -82,7 +79,7 @@ class Desk:
         """Put a job into the queue and say where it stands; asked before, it is the same job and may be done already."""
         with self._changed:
             self._refuse_when_closed()
-            job = self._job(kind, candidate, repeat)
+            job = self._job(kind, candidate, author, repeat)
             if job.id not in self._jobs:
                 self._refuse_too_many(author)
                 if kind == "submit":
@@ -91,6 +88,7 @@ class Desk:
                 self.house.ledger.append(candidate, job)
                 self._jobs[job.id], self._authors[job.id] = job, author[:NAME]
                 self._waiting.append(job)
+                self.builder.want(candidate)
                 self._changed.notify_all()
             elif kind == "submit":
                 self._propose(candidate, author, reason)
@@ -104,14 +102,43 @@ class Desk:
             self._changed.wait_for(lambda: job_id in self._answers or self.closed, max(0.0, wait_s))
             return self._state(self._jobs[job_id])
 
+    def refuse(self, kind: Kind, author: str, error: BadInput) -> None:
+        """Record a tree that is no candidate, with what was said to its author."""
+        with self._changed:
+            what = f"{kind} by {author[:NAME]}: {error}"[: public.DETAIL]
+            self.journal.skip(
+                Unable(author=author[:NAME], what=what, remedy="send a tree that keeps the rules of the brief")
+            )
+
     def shares(self) -> tuple[Share, ...]:
         """What each author has had of the engine, and has waiting."""
         with self._changed:
             waiting = [self._author(job) for job in self._waiting]
-            names = sorted(self._seconds.keys() | set(waiting))
-            return tuple(
-                Share(author=name, seconds=self._seconds.get(name, 0.0), waiting=waiting.count(name)) for name in names
-            )
+            names = sorted({span.author for span in self.spans} | set(waiting))
+            return tuple(Share(author=name, seconds=self.had_s(name), waiting=waiting.count(name)) for name in names)
+
+    def had_s(self, author: str) -> float:
+        """Seconds of the engine that this author has had."""
+        return sum(span.seconds for span in self.spans if span.author == author)
+
+    def utilisation(self) -> Utilisation:
+        """How the engine's time was spent so far."""
+        return utilisation(self.spans, self.cycle.elapsed_s, self.shares(), self.builder.seconds)
+
+    def incumbent(self, author: str) -> Candidate:
+        """What this author works against: the run's incumbent, or without sharing the best that it was accepted itself."""
+        if self.share:
+            return self.journal.incumbent
+        own = [v for v in self.journal.accepted if self.journal.proposal_of(v.candidate).author == author[:NAME]]
+        return only(self.house.ledger.get(own[-1].candidate), Candidate) if own else self.journal.base
+
+    def is_shown(self, candidate: Candidate, author: str) -> bool:
+        """It may be read by this author: it is shared, where the run began, or its own."""
+        if self.share or candidate.id in (self.house.loaded.stock.id, self.journal.base.id):
+            return True
+        proposed = any(p.candidate == candidate.id and p.author == author[:NAME] for p in self.journal.proposals)
+        asked = (job.candidate == candidate.id and self._author(job) == author[:NAME] for job in self._jobs.values())
+        return proposed or any(asked)
 
     def close(self) -> None:
         """Take no more jobs; whoever waits is told. What waits in the queue is done when the run is resumed."""
@@ -137,24 +164,35 @@ class Desk:
         """Do jobs until the desk is closed or its budget ends; the author who has had least is served first."""
         try:
             while (job := self._take()) is not None:
-                begun = time.monotonic()
+                begun = self.cycle.elapsed_s
                 answer = self._answer(job)
-                self._finish(job, answer, time.monotonic() - begun)
+                self._finish(job, answer, Span(author=self._author(job), begun_s=begun, ended_s=self.cycle.elapsed_s))
         finally:
             self.close()
+            self.builder.close()
 
     def _take(self) -> Job | None:
         with self._changed:
             left = self.budget.left(self.cycle.elapsed_s)
-            self._changed.wait_for(
-                lambda: self._waiting or self.closed or self.finishing, min(left, threading.TIMEOUT_MAX)
-            )
-            if self.closed or not self._waiting or self.over:
+            self._changed.wait_for(self._has_next, min(left, threading.TIMEOUT_MAX))
+            ready = self._ready()
+            if self.closed or not ready or self.over:
                 return None
-            job = min(self._waiting, key=lambda job: self._seconds.get(self._author(job), 0.0))
+            job = min(ready, key=lambda job: self.had_s(self._author(job)))
             self._waiting.remove(job)
             self.running = job
             return job
+
+    def _ready(self) -> list[Job]:
+        return [job for job in self._waiting if not self.builder.unbuilt(job.candidate)]
+
+    def _has_next(self) -> bool:
+        """Something can be done, or nothing will come any more."""
+        return bool(self._ready()) or self.closed or (self.finishing and not self._waiting)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _answer(self, job: Job) -> Answer | None:
         """None if the budget ended or the desk was closed first: the job stays open for whoever resumes the run."""
@@ -201,26 +239,24 @@ class Desk:
         self.cycle.run()
         return next((v for v in reversed(self.journal.verdicts) if v.candidate == candidate.id), None)
 
-    def _finish(self, job: Job, answer: Answer | None, seconds: float) -> None:
+    def _finish(self, job: Job, answer: Answer | None, span: Span) -> None:
         if answer is not None:
             self.house.ledger.append(answer)
         with self._changed:
             self.running = None
-            self.busy_s += seconds
-            author = self._author(job)
-            self._seconds[author] = self._seconds.get(author, 0.0) + seconds
+            self.spans.append(span)
             if answer is not None:
                 self._answers[job.id] = answer
             self._changed.notify_all()
 
     # --- small things ---
 
-    def _job(self, kind: Kind, candidate: Candidate, repeat: int) -> Job:
-        against = self.journal.incumbent.id if kind == "measure" else ""
+    def _job(self, kind: Kind, candidate: Candidate, author: str, repeat: int) -> Job:
+        against = self.incumbent(author).id if kind == "measure" else ""
         return Job(run=self.journal.run.id, kind=kind, candidate=candidate.id, against=against, repeat=repeat)
 
     def _propose(self, candidate: Candidate, author: str, reason: str) -> None:
-        parent = self.journal.incumbent.id
+        parent = self.incumbent(author).id
         self.journal.propose(Idea(candidate=candidate, parent=parent, author=author[:NAME], reason=reason))
 
     def _author(self, job: Job) -> str:

@@ -14,6 +14,7 @@ from reforward.app.facts import SessionFacts, count_verdicts, session_facts, tie
 from reforward.app.house import House, open_house
 from reforward.app.journal import Journal
 from reforward.app.settings import Settings
+from reforward.app.utilisation import Utilisation
 from reforward.domain.candidate import Candidate
 from reforward.domain.errors import BadInput
 from reforward.domain.measurement import Measurement
@@ -54,6 +55,16 @@ class Report:
     """Of the last promotion: the incumbent before it against the best, at the slow tier."""
     changed: tuple[tuple[str, int, int], ...]
     """(file, lines added, lines removed) against the stock forward."""
+    engine: Utilisation | None = None
+    """How the engine's time was spent while agents worked with it; None for the mechanical search."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driven:
+    """What driving a run took."""
+
+    screening_s: float
+    engine: Utilisation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +72,14 @@ class Search:
     """Who proposes, and how a run is driven by it."""
 
     proposers: tuple[str, ...]
-    drive: Callable[[House, Journal, Budget, Emit], float]
-    """Until the budget or the ideas end; returns the seconds that screening took."""
+    drive: Callable[[House, Journal, Budget, Emit], Driven]
+    """Until the budget or the ideas end."""
 
 
-def _by_passes(house: House, journal: Journal, budget: Budget, emit: Emit) -> float:
+def _by_passes(house: House, journal: Journal, budget: Budget, emit: Emit) -> Driven:
     cycle = Cycle(house, journal, Passes(), budget, emit)
     cycle.run()
-    return cycle.screening_s
+    return Driven(screening_s=cycle.screening_s)
 
 
 PASSES = Search(proposers=("passes",), drive=_by_passes)
@@ -130,9 +141,7 @@ def _alike(old: Run, new: Run) -> bool:
     return replace(old, started_at="", base="") == replace(new, started_at="", base="")
 
 
-def _report(
-    house: House, journal: Journal, best: Candidate, screened: int, screening_s: float, seconds: float
-) -> Report:
+def _report(house: House, journal: Journal, best: Candidate, screened: int, spent: Driven, seconds: float) -> Report:
     accepted = journal.accepted
     target = house.engine.target
     return Report(
@@ -147,7 +156,7 @@ def _report(
         screened=journal.screened,
         skipped=len(journal.skipped),
         seconds=seconds,
-        candidates_per_hour=3600 * screened / screening_s if screening_s else 0.0,
+        candidates_per_hour=3600 * screened / spent.screening_s if spent.screening_s else 0.0,
         verdicts=count_verdicts(journal.verdicts),
         tier_agreement=tier_agreement(journal.verdicts),
         best=best.id,
@@ -155,6 +164,7 @@ def _report(
         verdict=accepted[-1] if accepted else None,
         session=session_facts(_measured(house, accepted[-1])) if accepted else None,
         changed=diffs.stat(house.loaded.stock, best),
+        engine=spent.engine,
     )
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from reforward.app.desk import Desk
     from reforward.app.hosting import Door
-    from reforward.app.optimize import Search
 
 
 def mcp(
@@ -49,31 +48,15 @@ def mcp(
         host(subject, settings, budget=budget, resume=resume, from_stock=from_stock, door=door, emit=live)
 
 
-def searched_by(specs: list[str], base_url: str | None) -> "Search":
-    """The search that `--agent` names; the mechanical one if it names none."""
-    from reforward.app.optimize import PASSES
-
-    if not specs:
-        return PASSES
-    _need_agents()
-    from reforward.app.agents import Team, secret_values
-    from reforward.app.config import environment
-    from reforward.app.specs import parse_agent
-    from reforward.mcp.door import open_door
-
-    around = environment()
-    agents = [parse_agent(spec, around, base_url=base_url) for spec in specs]
-    return Team(agents=agents, door=open_door, secrets=secret_values(around)).search()
-
-
-def _need_agents() -> None:
+def need_agents() -> None:
+    """`Unavailable` with the remedy if the packages of the door are missing."""
     for package in ("mcp", "starlette", "uvicorn"):
         if find_spec(package) is None:
             raise Unavailable(f"{package} is not installed; pip install 'reforward[agents]'")
 
 
 def _surface(port: int | None, names: list[str]) -> "Door":
-    _need_agents()
+    need_agents()
     from reforward.mcp.door import open_door, open_stdio
 
     if port is None:

@@ -28,3 +28,10 @@ Numerics = Annotated[
 ]
 Resume = Annotated[bool, typer.Option(help="Go on with the last run of the same settings.")]
 FromStock = Annotated[bool, typer.Option(help="Begin at the stock forward, not at the best that is known.")]
+BaseUrl = Annotated[str | None, typer.Option(help="openai, anthropic: address of another server that speaks its API.")]
+Parallel = Annotated[
+    int | None,
+    typer.Option(min=1, help="Agents at work at the same time, named in turn. Default: one of each --agent."),
+]
+Share = Annotated[bool, typer.Option("--share", help="Agents see what the others tried, and build on the best of all.")]
+MaxCost = Annotated[str | None, typer.Option(help="What models may cost together, such as 5usd.")]

@@ -8,6 +8,7 @@ from reforward.app.attempts import Tally
 from reforward.app.doctor import Check
 from reforward.app.optimize import Report
 from reforward.app.read import Best, Description, Line
+from reforward.app.utilisation import Utilisation
 from reforward.cli import show
 from reforward.cli.show import console
 from reforward.domain.candidate import Candidate
@@ -31,6 +32,8 @@ def report(facts: Report) -> None:
     console.print(
         f"screening rate: {facts.candidates_per_hour:.0f} candidates an hour; rank correlation of the tiers: {agreement}"
     )
+    if facts.engine:
+        utilisation(facts.engine)
     if facts.verdict is None or facts.session is None:
         console.print(f"nothing was proven {facts.contract_gain:.0%} faster than the incumbent; it stays the best")
         return
@@ -42,6 +45,15 @@ def report(facts: Report) -> None:
     files = ", ".join(f"{path} +{added} -{removed}" for path, added, removed in facts.changed)
     console.print(f"changed against the stock forward: {files}")
     console.print(f"see it: reforward diff {short(facts.best)}; use it: reforward export {short(facts.best)} DIR")
+
+
+def utilisation(facts: Utilisation) -> None:
+    """How an engine's time was spent."""
+    bars = "".join(" ▁▂▃▄▅▆▇█"[min(8, round(8 * part))] for part in facts.timeline)
+    had = ", ".join(f"{escape(one.author)} {one.seconds:.0f} s" for one in facts.authors)
+    built = f"; {facts.build_s:.0f} s of builds beside it" if facts.build_s >= 0.5 else ""
+    console.print(f"engine busy {facts.busy_share:.0%} of {facts.seconds:.0f} s: {had or 'for nobody'}{built}")
+    console.print(f"  [dim]|[/]{bars}[dim]|[/]")
 
 
 def answers(prompt: str, texts: dict[str, str]) -> None:
@@ -86,7 +98,19 @@ def _log_row(line: Line, width: int) -> None:
 
 def attempt_rows(attempts: Sequence[Tally]) -> None:
     """Agents, one line each."""
-    header = ["run", "author", "ruled", "accepted", "best gain", "seconds", "calls", "tokens in/out", "ended"]
+    header = [
+        "run",
+        "author",
+        "ruled",
+        "accepted",
+        "best gain",
+        "seconds",
+        "calls",
+        "tokens in/out",
+        "usd",
+        "usd/%",
+        "ended",
+    ]
     lines = [
         [
             short(one.run),
@@ -97,6 +121,8 @@ def attempt_rows(attempts: Sequence[Tally]) -> None:
             "-" if one.seconds is None else f"{one.seconds:.0f}",
             str(one.calls or "-"),
             f"{one.tokens_in}/{one.tokens_out}" if one.calls else "-",
+            "-" if one.usd is None else f"{one.usd:.2f}",
+            "-" if one.usd_per_percent is None else f"{one.usd_per_percent:.3f}",
             escape(one.how),
         ]
         for one in attempts

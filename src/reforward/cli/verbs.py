@@ -10,29 +10,32 @@ from reforward.app.settings import Settings
 from reforward.cli import show
 from reforward.cli.ask import EXIT_BY_RULING, ask
 from reforward.cli.capture import capture
-from reforward.cli.door import mcp, searched_by
+from reforward.cli.door import mcp
+from reforward.cli.experiment import experiment
 from reforward.cli.judge import judge
 from reforward.cli.live import Live
+from reforward.cli.optimize import optimize
 from reforward.cli.options import (
     FolderArg,
-    FromStock,
     IdArg,
     Json,
     MaxPairs,
     MinGain,
     Numerics,
     Requests,
-    Resume,
     Scale,
     SubjectArg,
     Threads,
     Traffic,
 )
+from reforward.cli.plan import plan
 from reforward.cli.trace import trace
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(trace, name="trace")
 app.add_typer(judge, name="judge")
+app.add_typer(experiment, name="experiment")
+app.add_typer(plan, name="plan")
 
 EPILOG = """Exit codes: 0 done (submit: accepted), 1 internal error or a selftest that does not hold, 2 bad input,
 3 this machine lacks something, 4 engine lost, 5 ledger corrupt, 6 the candidate of a measure failed, 7 submit: rejected
@@ -62,58 +65,7 @@ def demo(budget: Annotated[str, typer.Option(help="Time for the loop.")] = "4m",
     answers(DEMO_PROMPT, texts)
 
 
-@app.command()
-def optimize(
-    subject: SubjectArg,
-    traffic: Traffic = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Time, such as 10m. Default 10m unless --candidates is given.")
-    ] = None,
-    candidates: Annotated[int | None, typer.Option(min=1, help="Candidates to screen.")] = None,
-    resume: Resume = False,
-    from_stock: FromStock = False,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Who searches instead of the passes; repeatable: openai:MODEL, mini-swe-agent:MODEL, command:'program {brief}'."
-        ),
-    ] = None,
-    base_url: Annotated[str | None, typer.Option(help="openai: address of another server that speaks its API.")] = None,
-    min_gain: MinGain = 0.01,
-    max_pairs: MaxPairs = 16,
-    numerics: Numerics = None,
-    length_scale: Scale = None,
-    requests: Requests = 6,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Search for a faster forward pass of SUBJECT, and prove it."""
-    from reforward.app.optimize import optimize as run
-    from reforward.cli.summary import report
-
-    settings = Settings(
-        traffic=traffic,
-        min_gain=min_gain,
-        max_pairs=max_pairs,
-        numerics=numerics,
-        length_scale=length_scale,
-        requests=requests,
-        threads=threads,
-    )
-    if budget is None and candidates is None:
-        budget = "10m"
-    with Live(as_json=as_json) as live:
-        result = run(
-            subject,
-            settings,
-            budget=budget,
-            candidates=candidates,
-            resume=resume,
-            from_stock=from_stock,
-            search=searched_by(agent or [], base_url),
-            emit=live,
-        )
-    show.as_json(result) if as_json else report(result)
+app.command()(optimize)
 
 
 @app.command()
@@ -274,5 +226,10 @@ def version(show_version: Annotated[bool, typer.Option("--version", help="Print 
         raise typer.Exit
 
 
-for command in (*app.registered_commands, *trace.registered_commands, *judge.registered_commands):
+for command in (
+    *app.registered_commands,
+    *trace.registered_commands,
+    *judge.registered_commands,
+    *experiment.registered_commands,
+):
     command.epilog = f"{WORDS}\n\n{EPILOG}" if command.name == "show" else EPILOG

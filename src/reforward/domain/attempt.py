@@ -38,3 +38,13 @@ class Ended(Record):
     """Answers of a model; 0 for programs, whose calls are not ours to count."""
     tokens_in: int = 0
     tokens_out: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent(Record):
+    """What an attempt cost, by the list prices of its provider's models. Missing where nobody knows."""
+
+    tag: ClassVar[str] = "spent"
+
+    attempt: str
+    usd: float

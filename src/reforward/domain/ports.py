@@ -169,6 +169,10 @@ class Engine(Protocol):
         """Build and pack, each in a sandboxed process of its own, from cache if possible. Raises `CandidateFailed`."""
         ...
 
+    def build(self, candidate: Candidate) -> None:
+        """The build stage alone, if the tree has one and was not built before. May be called beside a session, from another thread."""
+        ...
+
     def start_lm(self, prepared: Prepared, *, depth: int, limits: Limits, oracle: bool = False) -> LmWorker:
         """A fresh worker on the resident weights. `oracle` computes in float64 (trusted stock only)."""
         ...

@@ -2,7 +2,9 @@
 
 import fcntl
 import os
+import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +25,8 @@ from reforward.engine.environment import SPINS
 from reforward.engine.handle import Handle, LmHandle, ModuleHandle, Process
 
 BUILD_MEMORY = 8 << 30
+LOWEST = 19
+"""Nice value of what builds."""
 KEPT_PACKS = 3
 """Packed tensors of so many candidates stay in the vault; the least recently used go first."""
 M = TypeVar("M", bound=wire.Message)
@@ -60,6 +64,7 @@ class CpuEngine:
         self.packless: set[str] = set()
         """Keys of candidates that have a method called `pack` somewhere, but pack nothing."""
         self.server: Server | None = None
+        self._starting = threading.RLock()
         opened = self._server().opened
         launch = Launch(
             threads=threads,
@@ -82,6 +87,10 @@ class CpuEngine:
             pack_s=seconds,
             packed_bytes=self.packs.get(key, 0),
         )
+
+    def build(self, candidate: Candidate) -> None:
+        """The build stage alone, at the lowest priority, so that it may run beside a session."""
+        self.builds.ensure(candidate, self._run_build)
 
     def start_lm(self, prepared: Prepared, *, depth: int, limits: Limits, oracle: bool = False) -> LmHandle:
         """A fresh worker on the resident weights."""
@@ -131,6 +140,8 @@ class CpuEngine:
     def _run_build(self, candidate: Candidate, out: Path) -> None:
         blank = Prepared(candidate=candidate, artifacts="", build_s=0, packed="", pack_s=0, packed_bytes=0)
         process = self._spawn(blank, writable=str(out), memory=BUILD_MEMORY)
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST)
         message = wire.Build(files=_files(candidate), out=str(out), threads=self.threads)
         try:
             self._ask_once(process, candidate, message, wire.Built, "build")
@@ -199,10 +210,11 @@ class CpuEngine:
     # --- processes ---
 
     def _server(self) -> "Server":
-        if self.server is None or not self.server.alive():
-            self.close()
-            self.server = Server(self.source, self.threads)
-        return self.server
+        with self._starting:
+            if self.server is None or not self.server.alive():
+                self.close()
+                self.server = Server(self.source, self.threads)
+            return self.server
 
     def _spawn(
         self, prepared: Prepared, *, memory: int, outbox: int = -1, pack_into: str = "", writable: str = ""

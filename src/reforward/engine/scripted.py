@@ -248,6 +248,9 @@ class ScriptedEngine:
         launch = Launch(threads=1, pages="4k")
         self.target = Target(subject=subject.id, machine=machine, software=(f"numpy=={np.__version__}",), launch=launch)
 
+    def build(self, candidate: Candidate) -> None:
+        """Nothing to build."""
+
     def prepare(self, candidate: Candidate) -> Prepared:
         """Nothing to build; fails if the role says so."""
         role = self.roles.get(candidate.id, self.default)

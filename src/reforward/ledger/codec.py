@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from reforward.domain.attempt import Attempt, Ended
+from reforward.domain.attempt import Attempt, Ended, Spent
 from reforward.domain.calibration import Calibration
 from reforward.domain.candidate import Candidate, Proposal, Skipped
 from reforward.domain.contract import Contract
@@ -24,7 +24,7 @@ KINDS: dict[str, type[Record]] = {
     kind.tag: kind
     for kind in (
         Answer, Attempt, Calibration, Candidate, Contract, Deployment, Ended, Failed, Job, Measurement, Profile, Proposal, Rollout, Run,
-        Skipped, Subject, Target, Turn, Verdict, Workload,
+        Skipped, Spent, Subject, Target, Turn, Verdict, Workload,
     )
 }  # fmt: skip
 """Every record that a ledger can hold, by tag."""

@@ -47,25 +47,25 @@ class Calls:
         """Where a job stands, after at most `wait_s` seconds."""
         return await self._run(lambda desk: desk.state(job, wait_s=min(wait_s, MOST_WAIT_S)))
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self, author: str) -> dict[str, Any]:
         """Where the run stands."""
-        return await self._run(lookup.status)
+        return await self._run(lambda desk: lookup.status(desk, author))
 
-    async def history(self, limit: int) -> dict[str, Any]:
+    async def history(self, limit: int, author: str) -> dict[str, Any]:
         """What was tried."""
-        return await self._run(lambda desk: {"tried": lookup.history(desk, limit)})
+        return await self._run(lambda desk: {"tried": lookup.history(desk, author, limit)})
 
-    async def difference(self, a: str, b: str) -> dict[str, Any]:
+    async def difference(self, a: str, b: str, author: str) -> dict[str, Any]:
         """A unified diff."""
-        return await self._run(lambda desk: {"diff": lookup.difference(desk, a, b)})
+        return await self._run(lambda desk: {"diff": lookup.difference(desk, a, b, author)})
 
-    async def source(self, of: str, path: str, first: int, count: int) -> dict[str, Any]:
+    async def source(self, of: str, path: str, first: int, count: int, author: str) -> dict[str, Any]:
         """Lines of a file."""
-        return await self._run(lambda desk: lookup.source(desk, of, path, first, count))
+        return await self._run(lambda desk: lookup.source(desk, of, path, first, count, author))
 
-    async def brief(self, door: str = "") -> str:
+    async def brief(self, author: str, door: str = "") -> str:
         """The brief, as Markdown."""
-        return await self._run(lambda desk: lookup.brief(desk, door))
+        return await self._run(lambda desk: lookup.brief(desk, author, door))
 
     async def _run(self, call: Callable[[Desk], Any]) -> Any:
         made = await run_sync(lambda: call(self.coming.result()), limiter=self.limiter, abandon_on_cancel=True)
@@ -73,6 +73,6 @@ class Calls:
 
 
 def _ask(desk: Desk, kind: Kind, order: Order, author: str, wait_s: float) -> State:
-    tree = lookup.tree(desk, order.files, order.base)
+    tree = lookup.wanted_tree(desk, kind, order.files, order.base, author)
     state = desk.ask(kind, tree, author=author, reason=order.reason, repeat=order.repeat)
     return desk.state(state.id, wait_s=min(wait_s, MOST_WAIT_S))

@@ -24,21 +24,21 @@ def make_routes(calls: Calls, guests: Guests) -> list[Route]:
     """`POST` and `GET` of jobs, and what can be read."""
 
     async def status(request: Request, author: str) -> Response:
-        return JSONResponse(await calls.status())
+        return JSONResponse(await calls.status(author))
 
     async def history(request: Request, author: str) -> Response:
-        return JSONResponse(await calls.history(_whole(request, "limit", 50)))
+        return JSONResponse(await calls.history(_whole(request, "limit", 50), author))
 
     async def diff(request: Request, author: str) -> Response:
         query = request.query_params
-        return JSONResponse(await calls.difference(query.get("a", "incumbent"), query.get("b", "stock")))
+        return JSONResponse(await calls.difference(query.get("a", "incumbent"), query.get("b", "stock"), author))
 
     async def source(request: Request, author: str) -> Response:
         query, lines = request.query_params, (_whole(request, "first", 1), _whole(request, "count", 2000))
-        return JSONResponse(await calls.source(query.get("of", "incumbent"), query.get("path", ""), *lines))
+        return JSONResponse(await calls.source(query.get("of", "incumbent"), query.get("path", ""), *lines, author))
 
     async def brief(request: Request, author: str) -> Response:
-        return PlainTextResponse(await calls.brief(guests.address(request.path_params["key"])))
+        return PlainTextResponse(await calls.brief(author, guests.address(request.path_params["key"])))
 
     reading = {"status": status, "history": history, "diff": diff, "source": source, "brief": brief}
     routes = [_route(guests, f"/{{key}}/{name}", endpoint, "GET") for name, endpoint in reading.items()]

@@ -38,7 +38,7 @@ def make_server(calls: Calls, author: Author, door: Callable[[Context[Any, Any]]
         "reforward", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR", subscriptions=False
     )
     _add_jobs(server, calls, author)
-    _add_reading(server, calls, door)
+    _add_reading(server, calls, author, door)
     return server
 
 
@@ -79,31 +79,35 @@ def _add_jobs(server: MCPServer[Any], calls: Calls, author: Author) -> None:
     del measure, submit, profile, result  # the server holds them
 
 
-def _add_reading(server: MCPServer[Any], calls: Calls, door: Callable[[Context[Any, Any]], str]) -> None:
+def _add_reading(
+    server: MCPServer[Any], calls: Calls, author: Author, door: Callable[[Context[Any, Any]], str]
+) -> None:
     @server.tool(structured_output=False)
     async def brief(context: Context[Any, Any]) -> str:
         """The task, its rules, the workload, the machine, what was tried, and what a candidate must export. Read it first."""
-        return await _told(calls.brief(door(context)))
+        return await _told(calls.brief(author(context), door(context)))
 
     @server.tool()
-    async def read_source(of: str = "incumbent", path: str = "", first: int = 1, count: int = 2000) -> dict[str, Any]:
+    async def read_source(
+        context: Context[Any, Any], of: str = "incumbent", path: str = "", first: int = 1, count: int = 2000
+    ) -> dict[str, Any]:
         """Lines of a file of 'stock', 'incumbent', a candidate id, or 'contract' (what a candidate must export)."""
-        return await _told(calls.source(of, path, first, count))
+        return await _told(calls.source(of, path, first, count, author(context)))
 
     @server.tool()
-    async def status() -> dict[str, Any]:
+    async def status(context: Context[Any, Any]) -> dict[str, Any]:
         """Where the run stands: incumbent, queue, budget, who has had how much of the engine."""
-        return await _told(calls.status())
+        return await _told(calls.status(author(context)))
 
     @server.tool()
-    async def history(limit: int = 50) -> dict[str, Any]:
-        """What was tried in this run, by whom, and what was ruled; oldest first."""
-        return await _told(calls.history(limit))
+    async def history(context: Context[Any, Any], limit: int = 50) -> dict[str, Any]:
+        """What was tried in this run, by whom if authors share, and what was ruled; oldest first."""
+        return await _told(calls.history(limit, author(context)))
 
     @server.tool()
-    async def diff(a: str, b: str = "stock") -> dict[str, Any]:
+    async def diff(context: Context[Any, Any], a: str, b: str = "stock") -> dict[str, Any]:
         """Unified diff from candidate b to candidate a; each is 'stock', 'incumbent' or an id."""
-        return await _told(calls.difference(a, b))
+        return await _told(calls.difference(a, b, author(context)))
 
     del brief, read_source, status, history, diff  # the server holds them
 

@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Literal
 
 from jinja2 import Environment, StrictUndefined, Template
 
 from reforward.domain.candidate import MAX_BYTES, MAX_FILES
 from reforward.domain.contract import Numerics
 from reforward.domain.ports import Brief
+from reforward.domain.target import Target
 from reforward.domain.workload import Workload
 
 TEMPLATE = "brief.md.j2"
+Style = Literal["naive", "playbook"]
+"""Raw source, tools and rules alone; or with a guide of people who know the kind of machine."""
 NUMERICS: dict[Numerics, str] = {
     "bit-exact": "outputs must have the same bits as the stock forward's",
     "reassociated": "sums may be taken in another order, at the same precision; errors against a float64 reference are "
@@ -31,6 +35,8 @@ class Facts:
     """Lines of one verdict each, cut to a length."""
     door: str = ""
     """Address for this author; empty if it is spoken to otherwise."""
+    playbook: str = ""
+    """Advice by people who know the device; empty for the naive style."""
 
 
 def render(brief: Brief, facts: Facts) -> str:
@@ -50,7 +56,16 @@ def render(brief: Brief, facts: Facts) -> str:
         seconds_left=facts.seconds_left,
         history=[_one_line(line) for line in facts.history],
         door=facts.door,
+        playbook=facts.playbook,
     )
+
+
+def playbook(style: Style, target: Target) -> str:
+    """The guide that belongs to a style and a machine; empty for the naive one."""
+    if style == "naive":
+        return ""
+    name = "cuda.md" if target.machine.devices else "cpu.md"
+    return resources.files("reforward.propose").joinpath("playbooks", name).read_text(encoding="utf-8").rstrip("\n")
 
 
 def histogram(workload: Workload) -> tuple[tuple[str, float, float], ...]:
