@@ -31,7 +31,11 @@ class Upstream:
             return _json({"data": [{"id": "tiny"}]})
         if request.path == "/echo":
             return web.Response(body=body, status=418, reason="Odd", headers={"X-Odd": "yes", "Content-Type": "x/y"})
-        if not request.path.endswith("completions") or (self.chat_only and "chat" not in request.path):
+        if (
+            not request.path.startswith("/v1")
+            or not request.path.endswith("completions")
+            or (self.chat_only and "chat" not in request.path)
+        ):
             return _json({"error": {"message": "no such path"}}, status=404)
         try:
             asked = json.loads(body)

@@ -14,6 +14,8 @@ month lot right study book eye job word business issue side kind head house serv
 """
 WORDS = tuple(_TEXT.split())
 """Common enough to be one token each, mostly, in the vocabularies of today."""
+BYTES_A_TOKEN = 4
+"""Assumed of blocks of text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +40,7 @@ def prompt_text(request: Request, number: int, header: Header, scale: float, rat
     total = rate.words(max(1, round(request.prompt_tokens * scale)))
     if not request.blocks:
         return " ".join(drawn(f"{seed}:request:{number}", total))
-    exact = header.block_unit == TOKENS and header.block_size > 0
-    share = header.block_size / request.prompt_tokens if exact else 1 / len(request.blocks)
-    words: list[str] = []
-    for place, block in enumerate(request.blocks, start=1):
-        end = min(total, round(place * share * total))
-        words += drawn(f"{seed}:block:{block}", end - len(words))
+    tokens = header.block_size if header.block_unit == TOKENS else header.block_size / BYTES_A_TOKEN
+    each = max(1, round(tokens * scale / rate.per_word))
+    words = [word for block in request.blocks for word in drawn(f"{seed}:block:{block}", each)][:total]
     return " ".join(words + drawn(f"{seed}:request:{number}", total - len(words)))
