@@ -23,8 +23,9 @@ def _verbs(command: Any, name: str = "reforward") -> Iterator[tuple[str, Any]]:
     if children is None:
         yield name, command
         return
+    usual = getattr(command, "usual", None)  # the command of a group that is typed without its name
     for child in sorted(children):
-        yield from _verbs(children[child], f"{name} {child}")
+        yield from _verbs(children[child], name if child == usual else f"{name} {child}")
 
 
 VERBS = dict(_verbs(typer.main.get_command(app)))

@@ -9,6 +9,7 @@ from reforward.plan.sla import Limit, measured
 
 LAYOUTS = 3
 """Layouts that a change is tried on: those that came closest."""
+MOST_GPUS = 4096
 ROOM = 1.1
 """By how much a loosened limit exceeds what was replayed."""
 
@@ -76,16 +77,24 @@ def _changes(question: Question, case: Case | None, ratio: float) -> Iterator[tu
         yield "an fp8 KV cache (--kv-dtype fp8)", replace(question, model=kv)
     if dtypes.attention == "bf16" and can_fp8:
         yield "fp8 weights (--dtype fp8)", replace(question, model=model.in_precision("fp8", kv="fp8"))
-    for times in (2, 4, 8):
-        if ratio <= 1 or question.gpus * times <= question.gpu.scale_up:
-            yield (
-                f"{times} times the GPUs (--gpus {question.gpus * times})",
-                replace(question, gpus=question.gpus * times),
-            )
+    for gpus in _more(question, case, ratio):
+        yield f"more GPUs (--gpus {gpus})", replace(question, gpus=gpus)
     if case is not None:
         loose = tuple(_loosened(case, one) for one in question.sla)
         words = " ".join(f"--sla {one.name}={one.seconds * 1e3:.0f}ms" for one in loose)
-        yield f"a looser SLA ({words})", replace(question, sla=loose, rate=None)
+        yield f"a looser SLA ({words})", replace(question, sla=loose)
+
+
+def _more(question: Question, case: Case | None, ratio: float) -> Iterator[int]:
+    """Numbers of GPUs that may be enough: as many as the rate needs, or replicas of more GPUs."""
+    if ratio <= 1 and case is not None and question.rate is not None:
+        replicas = int(question.rate / max(case.capacity(SURE_Z), 1e-9)) + 1
+        if replicas * case.layout.gpus <= MOST_GPUS:
+            yield replicas * case.layout.gpus
+    else:
+        yield from (
+            one for one in (2 * question.gpus, 4 * question.gpus, 8 * question.gpus) if one <= question.gpu.scale_up
+        )
 
 
 def _loosened(case: Case, limit: Limit) -> Limit:
