@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from door.house import BROKEN, QUICKER, SLOW, at_work, make_desk, opened
+from reforward.app.client import ask
+from reforward.domain.candidate import Skipped
+from reforward.domain.errors import BadInput
+from reforward.ledger.views import every
 from reforward.mcp.door import open_door
 
 
@@ -91,6 +95,35 @@ def test_the_brief_names_the_guests_own_door(door):
 def test_bad_requests_are_answered_with_the_remedy(door, path, body, status, says):
     code, answer = call(f"{door}/{path}", body)
     assert (code, says in answer["error"]) == (status, True), answer
+
+
+def test_a_tree_that_is_no_candidate_leaves_a_row_with_its_author(tmp_path):
+    desk = make_desk(tmp_path)
+    with open_door(opened(desk)) as guests, at_work(desk):
+        door = guests.invite("ada")
+        for _ in range(2):
+            call(f"{door}/submissions", {"files": {"../../etc/passwd": ""}, "base": "stock"})
+        call(f"{door}/measurements", {"files": {f"f{n}.py": "" for n in range(1000)}, "base": "stock"})
+    rows = every(desk.house.ledger, Skipped)
+    assert [row.author for row in rows] == ["ada", "ada"], "the same refusal is one row"
+    assert "plain relative path" in rows[0].what
+    assert "64 files" in rows[1].what
+
+
+def test_a_folder_that_is_no_candidate_is_refused_before_it_is_sent(tmp_path, door):
+    cases = {"a link": "is a link", "500 MB": "524,288,000 bytes", "a thousand files": "64 files", "bytes": "not UTF-8"}
+    for name in cases:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "forward.py").write_text("# x\n")
+    (tmp_path / "a link" / "more.py").symlink_to("/etc/passwd")
+    with (tmp_path / "500 MB" / "more.py").open("wb") as file:
+        file.truncate(500 << 20)
+    for number in range(1000):
+        (tmp_path / "a thousand files" / f"f{number}.py").touch()
+    (tmp_path / "bytes" / "more.so").write_bytes(b"\x7fELF\xff")
+    for name, says in cases.items():
+        with pytest.raises(BadInput, match=says):
+            ask("submit", tmp_path / name, door=door, reason="", repeat=0)
 
 
 def test_without_a_key_there_is_no_door(door):

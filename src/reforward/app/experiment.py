@@ -67,17 +67,21 @@ class Experiment:
 def experiment(
     subject: str, settings: Settings, arms: Mapping[str, Search], *, budget: str, repeats: int, emit: Emit
 ) -> Experiment:
-    """Run every arm `repeats` times on one engine. `BadInput` unless there are two arms."""
+    """Open a house and compare the arms in it. `BadInput` unless there are two."""
     if len(arms) != 2:
         raise BadInput(f"an experiment compares two different arms, got {', '.join(arms) or 'none'}")
-    seconds, trials = parse_seconds(budget), list[Trial]()
+    parse_seconds(budget)
     with open_house(subject, settings, emit) as opened:
-        house = calibrated(opened, emit)
-        for repeat in range(repeats):
-            order = secrets.SystemRandom().sample(list(arms), len(arms))
-            for place, arm in enumerate(order):
-                emit(Working(what=f"repeat {repeat + 1} of {repeats}, arm {arm}"))
-                trials.append(_trial(house, arms[arm], Budget(seconds=seconds), emit, arm, repeat, place))
+        return compare(calibrated(opened, emit), arms, budget=budget, repeats=repeats, emit=emit)
+
+
+def compare(house: House, arms: Mapping[str, Search], *, budget: str, repeats: int, emit: Emit) -> Experiment:
+    """Run every arm `repeats` times on one engine, in an order drawn anew for each repeat."""
+    limits, trials = Budget(seconds=parse_seconds(budget)), list[Trial]()
+    for repeat in range(repeats):
+        for place, arm in enumerate(secrets.SystemRandom().sample(list(arms), len(arms))):
+            emit(Working(what=f"repeat {repeat + 1} of {repeats}, arm {arm}"))
+            trials.append(_trial(house, arms[arm], limits, emit, arm, repeat, place))
     first, second = arms
     return Experiment(
         subject=house.loaded.subject.name,

@@ -31,7 +31,7 @@ class Model:
     def __init__(self, endpoint: Endpoint, *, pause_s: float = 2.0) -> None:
         self.name, self.spec = endpoint.model, f"{endpoint.protocol}:{endpoint.model}"
         self.endpoint, self.pause_s = endpoint, pause_s
-        self.counts_cost = endpoint.priced
+        self.counts_cost = endpoint.price(RunUsage()) is not None
 
     def work(self, guest: Guest) -> Left:
         """Until it is done, its provider is given up, or it must stop."""
@@ -66,7 +66,7 @@ class _Work:
 
     @property
     def _usd(self) -> float | None:
-        return None if self.usage.cost is None else float(self.usage.cost)
+        return self.model.endpoint.price(self.usage)
 
     def _over(self) -> str:
         self.guest.spend(self._usd or 0.0)

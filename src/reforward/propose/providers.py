@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import genai_prices
 from openai import AsyncOpenAI
-from pydantic_ai import ModelMessage, ModelSettings, RunContext
+from pydantic_ai import ModelMessage, ModelSettings, RunContext, RunUsage
 from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -36,14 +36,15 @@ class Endpoint:
     answer_s: float = 120.0
     """Longest silence."""
 
-    @property
-    def priced(self) -> bool:
-        """The list prices of https://github.com/pydantic/genai-prices, which pydantic-ai counts by, know this model."""
+    def price(self, usage: RunUsage) -> float | None:
+        """US dollars, by the list prices of https://github.com/pydantic/genai-prices; None if they do not know this model.
+
+        pydantic-ai's own count goes by the name that the answers carry, which servers choose freely.
+        """
         try:
-            genai_prices.calc_price(genai_prices.Usage(), self.model, provider_id=self.protocol)
+            return float(genai_prices.calc_price(usage, self.model, provider_id=self.protocol).total_price)
         except LookupError:
-            return False
-        return True
+            return None
 
 
 class Whole(WrapperModel):
