@@ -14,7 +14,7 @@ BOUNDARIES = {
     "runtime/bind.py", "models/tokenizer.py", "propose/search.py", "app/agents.py",
 }  # fmt: skip
 """Where code that is not ours runs, or a process of ours ends: there any error becomes a record."""
-ANSWERS_ON_STDOUT = {"engine/bandwidth.py", "engine/identity.py", "engine/probe.py"}
+ANSWERS_ON_STDOUT = {"engine/bandwidth.py", "engine/identity.py", "engine/microbench.py", "engine/probe.py"}
 """Programs of their own, whose one JSON document on stdout is read by the process that started them."""
 BROAD = {"Exception", "BaseException"}
 ENVIRONMENT = {"environ", "getenv", "environb"}

@@ -4,22 +4,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.markup import escape
 from typer.core import TyperGroup
 
-from reforward.cli import show
+from reforward.cli import plan_show, show
 from reforward.cli.options import Json
 
 if TYPE_CHECKING:
     from click import Context
 
-    from reforward.app.planning import Answer, Choice
-    from reforward.plan.chart import Line
-    from reforward.plan.check import Checked
+    from reforward.app.planning import Answer
 
 NOTHING_FITS = 9
 USUAL = "choose"
-WIDTH = 170
 
 
 class _Usual(TyperGroup):
@@ -151,123 +147,33 @@ def check(
     found = run(plan_file, results, row)
     if out is not None:
         out.write_text(canonical_json({"factors": dict(found.factors)}) + "\n", encoding="utf-8")
-    show.as_json(found) if as_json else _checked(found)
+    show.as_json(found) if as_json else plan_show.checked(found)
 
 
-def _checked(found: "Checked") -> None:
-    show.console.print(f"{found.requests} requests; factors from the first {found.fitted_on}, tried on the others")
-    rows = [
-        [one.name, f"{1e3 * one.measured:.1f}", f"{1e3 * one.predicted:.1f}", f"{one.predicted / one.measured - 1:+.1%}",
-         f"{one.calibrated / one.measured_later - 1:+.1%}"]
-        for one in found.compared
-    ]  # fmt: skip
-    show.rows(["", "measured ms", "predicted ms", "error", "error of the later ones, with factors"], rows)
-    terms = sorted(found.shares, key=lambda name: -found.shares[name])
-    show.rows(["term", "share of time", "measured / predicted"],
-              [[name, f"{found.shares[name]:.1%}", f"{found.factors[name]:.2f}"] for name in terms])  # fmt: skip
+@plan.command()
+def probe(
+    gpu: Annotated[
+        str | None, typer.Option(help="What this machine is: its operators are compared with the planner's.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write .toml for --gpu-spec, or (with --gpu) .json for --calibration."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Time the operators of this machine: minutes on a GPU, half a minute on a CPU."""
+    from reforward.app.plan_probe import keep
+    from reforward.app.plan_probe import probe as run
+
+    found = run(gpu)
+    if out is not None:
+        keep(found, out)
+    show.as_json(found) if as_json else plan_show.probed(found)
 
 
 def _tell(answer: "Answer", out: Path | None, as_json: bool) -> None:
     if out is not None:
-        _write(out, answer)
-    show.as_json(answer) if as_json else _print(answer)
+        plan_show.write(out, answer)
+    show.as_json(answer) if as_json else plan_show.answered(answer)
     if not answer.choices:
         raise typer.Exit(NOTHING_FITS)
-
-
-def _write(path: Path, answer: "Answer") -> None:
-    from reforward.domain.record import canonical_json
-    from reforward.plan.chart import write
-
-    if path.suffix == ".json":
-        path.write_text(canonical_json(answer) + "\n", encoding="utf-8")
-        return
-    table = [
-        dict(zip(_header(answer), _cells(place, one, answer), strict=True))
-        for place, one in enumerate(answer.choices, 1)
-    ]
-    write(path, _title(answer), _lines(answer), table)
-
-
-def _lines(answer: "Answer") -> "list[Line]":
-    from reforward.plan.chart import Line
-
-    return [
-        Line(name=one.layout, users=[x for x, _ in one.curve], gpus=[y for _, y in one.curve]) for one in answer.choices
-    ]
-
-
-def _title(answer: "Answer") -> str:
-    rate = "as many requests as the SLA allows" if answer.rate is None else f"{answer.rate:g} requests/s"
-    return f"{answer.model} ({answer.dtype}; KV {answer.kv_dtype}) on {answer.gpus} x {answer.gpu}, {answer.engine}: {rate}"
-
-
-def _print(answer: "Answer") -> None:
-    from reforward.plan.chart import terminal
-
-    console = show.console
-    console.print(f"[bold]{escape(_title(answer))}[/]")
-    console.print(f"traffic: {escape(answer.traffic)}; SLA: {escape(', '.join(answer.sla))}")
-    console.print(
-        f"step times: {escape(answer.times_from)}; {answer.tried} combinations replayed, {len(answer.left_out)} layouts left out"
-    )
-    if answer.missed is not None:
-        console.print(f"[red]nothing fits[/]; closest: {escape(answer.missed.what)}: {escape(answer.missed.shortfall)}")
-        remedy = answer.missed.remedy or "no single change of precision, GPUs or SLA was enough"
-        console.print(f"cheapest change that fits: {escape(remedy)}")
-        return
-    _table(answer)
-    best = answer.choices[0]
-    console.print("time of a step that decodes, first row: " + _terms(best))
-    console.print(terminal(_lines(answer)), markup=False)
-    console.print(f"{best.replicas} x  {escape(best.launch)}", markup=False)
-
-
-def _table(answer: "Answer") -> None:
-    """Wider than a terminal rather than cut: every column is needed to choose."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 1))
-    for name in _header(answer):
-        table.add_column(name, no_wrap=True)
-    for place, one in enumerate(answer.choices, 1):
-        table.add_row(*map(escape, _cells(place, one, answer)))
-    Console(highlight=False, soft_wrap=True, width=max(show.console.width, WIDTH)).print(table)
-
-
-def _terms(choice: "Choice") -> str:
-    shares = sorted(choice.terms.items(), key=lambda one: -one[1])
-    return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005)
-
-
-def _shown(answer: "Answer") -> list[str]:
-    """Percentiles of the table: those of the SLA, and the medians."""
-    wanted = [text.split(" ")[0] for text in answer.sla]
-    return list(dict.fromkeys(["ttft_p50", *(name for name in wanted if name.startswith("ttft")), "itl_p50", *wanted]))
-
-
-def _header(answer: "Answer") -> list[str]:
-    names = [f"{name} ms" for name in _shown(answer)]
-    return [
-        "",
-        "layout",
-        "GPUs",
-        "tok/s/GPU [90 %]",
-        "tok/s/user",
-        *names,
-        "seqs",
-        "tokens",
-        "KV free",
-        "P(SLA)",
-        "binds first",
-    ]
-
-
-def _cells(place: int, one: "Choice", answer: "Answer") -> list[str]:
-    gpus = f"{one.replicas} x {one.gpus_per_replica}"
-    speed = f"{one.tok_s_gpu:.0f} [{one.tok_s_gpu_low:.0f}, {one.tok_s_gpu_high:.0f}]"
-    times = [f"{1e3 * one.percentiles[name]:.1f}" if name in one.percentiles else "-" for name in _shown(answer)]
-    limits = [str(one.max_num_seqs), str(one.max_num_batched_tokens)]
-    sure = [f"{one.kv_headroom:.0%}", f"{one.meets_sla:.0%}", one.binding]
-    return [str(place), one.layout, gpus, speed, f"{one.tok_s_user:.0f}", *times, *limits, *sure]
