@@ -27,15 +27,26 @@ stopped, which nobody is charged for but whoever runs then. So this bounds what 
 """
 CPU_S = 24 * 3600
 """Processor time of one process."""
-SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev")
-OWN = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm", "/proc/self/task")
-"""What every worker may write; the last so that its threads can be named, which the CUDA driver insists on."""
+ETC = (
+    "alternatives", "group", "host.conf", "hostname", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types",
+    "nsswitch.conf", "os-release", "passwd", "resolv.conf", "ssl/certs", "ssl/openssl.cnf", "timezone",
+)  # fmt: skip
+"""What the loader, compilers and libraries look up; the rest of `/etc` holds secrets that root may read."""
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/proc", "/sys", *(f"/etc/{name}" for name in ETC))
+LISTED = ("/dev",)
+"""Folders whose names may be read, and no more: a disk is a file there, too, with everything that is on it."""
+OWN = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm")
+"""What every worker may write."""
+THREADS = "/proc/self/task"
+"""Where threads are named, which the CUDA driver insists on; whoever may write there can also make the kernel forget a peak of
+memory, so a worker without a device may not."""
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_READ = (1 << 0) | (1 << 2) | (1 << 3)
+_LIST = 1 << 3
+_READ = (1 << 0) | (1 << 2) | _LIST
 """Execute, read file, read folder."""
 _RIGHTS_BY_ABI = ((1, 13), (2, 14), (3, 15), (5, 16))
 """(ABI, number of file-system rights that it knows)."""
-_FILE_RIGHTS = _READ & ~(1 << 3) | (1 << 1) | (1 << 14) | (1 << 15)
+_FILE_RIGHTS = _READ & ~_LIST | (1 << 1) | (1 << 14) | (1 << 15)
 """What applies to a file that is no folder: execute, read, write, truncate, control of a device."""
 _SCOPES = 0b11
 """Abstract unix sockets and signals stay inside (ABI 6)."""
@@ -170,7 +181,7 @@ def landlock_abi() -> int:
 
 
 def landlock(readable: Sequence[str], writable: Sequence[str]) -> None:
-    """Allow reading and executing below `readable`, everything below `writable`, and nothing else in the file system."""
+    """Allow reading and executing below `readable`, everything below `writable`, names below `LISTED`, and nothing else."""
     abi = landlock_abi()
     if abi == 0:
         raise OSError("the kernel has no Landlock")
@@ -181,6 +192,8 @@ def landlock(readable: Sequence[str], writable: Sequence[str]) -> None:
     try:
         for folder in readable:
             _allow(ruleset, folder, _READ)
+        for folder in LISTED:
+            _allow(ruleset, folder, _LIST)
         for folder in writable:
             _allow(ruleset, folder, every)
         syscalls.syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
