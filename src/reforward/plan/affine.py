@@ -70,7 +70,7 @@ class Affine:
     def mixed_s(self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number) -> Array:
         """Both at once."""
         parts = self.terms(prefill_tokens, prefill_context, batch, context).values()
-        return np.sum(np.broadcast_arrays(*parts), axis=0)
+        return np.asarray(np.sum(np.broadcast_arrays(*parts), axis=0), dtype=np.float64)
 
     def terms(
         self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number
@@ -80,7 +80,7 @@ class Affine:
         batch = np.asarray(batch, dtype=np.float64)
         held: Array = batch * np.asarray(context, dtype=np.float64)
         pairs: Array = tokens * (np.asarray(prefill_context, dtype=np.float64) + 1)
-        return {
+        parts = {
             "weights": self.weights * (tokens + batch > 0),
             "experts": self.experts * (1 - (1 - self.chance) ** (tokens + batch)),
             "sequence": self.sequence * batch,
@@ -90,3 +90,4 @@ class Affine:
             "token": self.token * tokens,
             "pair": self.pair * pairs,
         }
+        return {name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def _fit(
 ) -> dict[str, float]:
     from scipy import optimize
 
-    nonnegative: Any = optimize.nnls  # pyright: ignore[reportUnknownMemberType]
+    nonnegative = cast(Any, optimize).nnls
     columns = np.stack([np.concatenate([[0.0], np.cumsum(seconds)]) for seconds in terms.values()], axis=1)
     theta = np.array([before.get(name, 1.0) for name in terms])
     rest = _rows(columns, run.first_step[:known], run.last_step[:known], (measured.last - measured.first)[:known])

@@ -1,7 +1,7 @@
 """One way to serve: a layout with its batch limits, replayed under load, and the most load under which the SLA holds."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -18,6 +18,8 @@ from reforward.plan.sla import Limit, measured
 from reforward.plan.steps import StepTimes
 from reforward.plan.traffic import Traffic
 
+MOST_SEATS, MOST_TOKENS = 1024, 16384
+"""Sizes of tables of step times; larger limits make larger ones."""
 COUNT = 240
 """Requests of one replay, besides those that are under way when it begins."""
 WARM = 8
@@ -45,6 +47,16 @@ class Priced:
     decode_spread: float
     about: str
     """Where the times come from."""
+    _clocks: dict[tuple[int, int, int], TableClock] = field(
+        default_factory=dict[tuple[int, int, int], TableClock], repr=False
+    )
+
+    def clock(self, batch: int, tokens: int, longest: int) -> TableClock:
+        """Tables up to these sizes, made once."""
+        key = (batch, tokens, longest)
+        if key not in self._clocks:
+            self._clocks[key] = TableClock(self.steps, most_batch=batch, most_tokens=tokens, longest=longest)
+        return self._clocks[key]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +129,10 @@ class Case:
 
     @cached_property
     def clock(self) -> TableClock:
-        """Tables up to the most that the traffic can ask for."""
+        """Tables for all limits that are tried, so that they are made once for a layout."""
         held = max(self.schedule().kv_tokens // max(int(self.traffic.prompt.min()), 1), 1)
-        return TableClock(
-            self.priced.steps,
-            most_batch=min(self.schedule().limits.max_num_seqs, held),
-            most_tokens=self.limits.max_num_batched_tokens,
-            longest=self.traffic.longest,
-        )
+        batch = min(max(self.limits.max_num_seqs, MOST_SEATS), max(held, self.limits.max_num_seqs))
+        return self.priced.clock(batch, max(self.limits.max_num_batched_tokens, MOST_TOKENS), self.traffic.longest)
 
     @cached_property
     def traffic(self) -> Traffic:

@@ -1,44 +1,62 @@
 """Step times of a layout and how far off they may be: the one place where the search meets the cost model."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reforward.domain.errors import BadInput
-from reforward.plan.affine import Affine
+from reforward.plan import tables
 from reforward.plan.calibrate import Scaled
 from reforward.plan.case import Price, Priced
 from reforward.plan.engine import Engine
+from reforward.plan.forward import Forward
 from reforward.plan.gpu import Gpu
+from reforward.plan.layered import Layered
 from reforward.plan.layout import Layout
 from reforward.plan.model import Model
+from reforward.plan.operators import Operators
+from reforward.plan.steps import StepTimes
 
-GUESS_SPREAD = 0.35
-"""Standard deviation of the log for step times that come from a datasheet alone."""
+KNOWN_SPREAD, GUESS_SPREAD = 0.2, 0.35
+"""Standard deviations of the log of true over planned step times, with measured operators and with a datasheet alone: a
+round figure above what blind replays of served requests were off by (docs/plan.md)."""
 
 
-def price(model: Model, gpu: Gpu, layout: Layout, engine: Engine) -> Priced:
-    """From the datasheet."""
-    steps = Affine.guess(model, gpu, layout)
-    return Priced(steps=steps, prefill_spread=GUESS_SPREAD, decode_spread=GUESS_SPREAD, about="datasheet alone")
+@dataclass(frozen=True)
+class Pricing:
+    """Step times from operators; each term times its factor if a calibration is given. A `Price`."""
+
+    factors: Mapping[str, float] | None = None
+    named: str = ""
+    """Where the factors come from."""
+    _operators: dict[tuple[str, str], Operators] = field(default_factory=dict[tuple[str, str], Operators], repr=False)
+
+    def __call__(self, model: Model, gpu: Gpu, layout: Layout, engine: Engine) -> Priced:
+        operators = self._operators.setdefault((gpu.name, engine.name), Operators(gpu, engine.name))
+        steps: StepTimes = Layered(forward=Forward(model=model, layout=layout, operators=operators))
+        known = operators.known
+        spread = KNOWN_SPREAD if known else GUESS_SPREAD
+        about = (
+            "measured operators (aiconfigurator-core)" if known else "the datasheet alone, so the intervals are wide"
+        )
+        if not known and not installed():
+            about += "; pip install 'reforward[plan]' brings measured operators of NVIDIA's GPUs"
+        if self.factors is not None:
+            steps, about = Scaled(base=steps, factors=self.factors), f"{about}; corrected by {self.named}"
+        return Priced(steps=steps, prefill_spread=spread, decode_spread=spread, about=about)
+
+
+def installed() -> bool:
+    """Whether the package of measured operators is here."""
+    return tables.folder() is not None
 
 
 def pricing(calibration: Path | None) -> Price:
-    """Prices, each term times its factor if a calibration is given."""
+    """Prices, corrected if a calibration is given."""
     if calibration is None:
-        return price
-    factors = read_factors(calibration)
-
-    def corrected(model: Model, gpu: Gpu, layout: Layout, engine: Engine) -> Priced:
-        found = price(model, gpu, layout, engine)
-        steps = Scaled(base=found.steps, factors=factors)
-        return Priced(
-            steps=steps,
-            prefill_spread=found.prefill_spread,
-            decode_spread=found.decode_spread,
-            about=f"{found.about}, corrected by {calibration.name}",
-        )
-
-    return corrected
+        return Pricing()
+    return Pricing(read_factors(calibration), calibration.name)
 
 
 def read_factors(path: Path) -> dict[str, float]:

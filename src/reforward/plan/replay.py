@@ -236,16 +236,13 @@ class _Run:
         rank.finished.clear()
 
     def _note(self, seconds: Floats, slowest: Rank) -> None:
-        count = len(seconds)
-        context = slowest.context + slowest.decoding * np.arange(1, count + 1)
-        answered = sum(rank.decoding for rank in self.ranks)
-        batch = np.full(count, float(slowest.decoding))
-        begin = self.now + np.cumsum(seconds) - seconds
-        self.log.append(
-            np.array(
-                [begin, seconds, np.zeros(count), np.zeros(count), batch, context, np.full(count, float(answered))]
-            )
-        )
+        rows = np.zeros((7, len(seconds)))
+        rows[0] = self.now + np.cumsum(seconds) - seconds
+        rows[1] = seconds
+        rows[4] = slowest.decoding
+        rows[5] = slowest.context + slowest.decoding * np.arange(1, len(seconds) + 1)
+        rows[6] = sum(rank.decoding for rank in self.ranks)
+        self.log.append(rows)
 
     def _note_mixed(self, seconds: float, slowest: Load, answered: int) -> None:
         row = [

@@ -1,12 +1,13 @@
 """All layouts and batch limits that fit, those that cannot win left out, the rest replayed: ranked, and how sure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 import numpy as np
 
 from reforward.domain.errors import BadInput
-from reforward.plan.case import Case, Outcome, Question
+from reforward.plan.case import Case, Outcome, Priced, Question
 from reforward.plan.engine import Limits
 from reforward.plan.layout import Layout
 from reforward.plan.memory import Memory, fits
@@ -23,7 +24,9 @@ TOKENS = (8192, 2048, 16384, 512)
 SEATS = (256, 64, 1024, 16)
 REFINED = 3
 """Layouts whose batch limits are searched."""
-SHOWN = 8
+SHOWN = 6
+BETTER = 1.05
+"""Other limits are taken if they carry so much more."""
 PARTS = (0.25, 0.5, 0.75)
 """Shares of a row's load that its line in a plot has points at."""
 
@@ -155,13 +158,13 @@ def _usual(question: Question) -> Limits:
     )
 
 
-def make_case(question: Question, layout: Layout, limits: Limits) -> Case | Unfit:
-    """The case, or why memory forbids it."""
+def make_case(question: Question, layout: Layout, limits: Limits, priced: Priced | None = None) -> Case | Unfit:
+    """The case, or why memory forbids it; `priced` if the layout's step times are there already."""
     memory = fits(question.model, question.gpu, layout, question.engine, limits)
     longest = question.traffic.longest
     if memory.kv_tokens // layout.pp < longest:
         return Unfit(layout=layout, why=_short_of(memory, longest * layout.pp), memory=memory)
-    priced = question.price(question.model, question.gpu, layout, question.engine)
+    priced = priced or question.price(question.model, question.gpu, layout, question.engine)
     return Case(question=question, layout=layout, limits=limits, memory=memory, priced=priced)
 
 
@@ -192,13 +195,12 @@ def _refined(capacity: float, case: Case) -> tuple[tuple[float, Case], int]:
             limits = replace(best[1].limits, **{name: value})
             if limits.max_num_seqs > limits.max_num_batched_tokens:
                 continue
-            found = make_case(case.question, case.layout, limits)
-            if isinstance(found, Unfit) or found.bound * 1.1 <= best[0] * 1.02:
+            found = make_case(case.question, case.layout, limits, case.priced)
+            if isinstance(found, Unfit) or found.bound * 1.1 <= best[0] * BETTER:
                 continue
             tried += 1
-            higher = found.capacity(SURE_Z, near=best[0])
-            if higher > best[0] * 1.02:
-                best = (higher, found)
+            if best[0] == 0 or found.at(best[0] * BETTER, SURE_Z).ratio <= 1:
+                best = max(best, (found.capacity(SURE_Z, near=best[0] * BETTER), found), key=lambda one: one[0])
     return best, tried
 
 
@@ -212,7 +214,7 @@ def _row(case: Case, capacity: float) -> Row | None:
     rate = capacity if question.rate is None else question.rate / replicas
     outcome = case.at(rate)
     output = float(case.traffic.output.mean())
-    slow, fast = case.capacity(EDGE_Z, near=capacity), case.capacity(-EDGE_Z, near=capacity)
+    slow, fast = case.capacity(EDGE_Z, near=capacity * 0.9), case.capacity(-EDGE_Z, near=capacity * 1.5)
     run = outcome.run
     median = measured("tpot", 50, run, outcome.first)
     return Row(
@@ -224,7 +226,7 @@ def _row(case: Case, capacity: float) -> Row | None:
         interval=(slow * output / gpus, fast * output / gpus),
         tokens_per_user=1 / median if median > 0 else float("inf"),
         percentiles=_percentiles(question, outcome),
-        meets=probability(case, rate),
+        meets=probability(rate, {EDGE_Z: slow, SURE_Z: capacity, -EDGE_Z: fast}),
         binding=binding(case, case.at(rate, SURE_Z)),
         headroom=_headroom(case, outcome),
         terms=_terms(case, outcome),
@@ -245,23 +247,23 @@ def _percentiles(question: Question, outcome: Outcome) -> dict[str, float]:
     """By name: the usual ones, and those that the SLA names."""
     usual: list[tuple[Metric, float]] = [(metric, float(place)) for metric in METRICS for place in (50, 90, 99)]
     named = [(one.metric, one.percentile) for one in question.sla]
-    return {
-        f"{metric}_p{place:g}": measured(metric, place, outcome.run, outcome.first)
-        for metric, place in dict.fromkeys([*usual, *named])
-    }
+    places: dict[tuple[Metric, float], None] = dict.fromkeys([*usual, *named])
+    return {f"{name}_p{place:g}": measured(name, place, outcome.run, outcome.first) for name, place in places}
 
 
-def probability(case: Case, rate: float) -> float:
-    """That the SLA holds: up to how many deviations slow steps may be, by bisection, and how likely they are not slower."""
-    low, high = -3.0, 3.0
-    if case.at(rate, high).ratio <= 1:
-        return share_below(high)
-    if case.at(rate, low).ratio > 1:
-        return 0.0
-    while high - low > 0.3:
-        middle = (low + high) / 2
-        low, high = (middle, high) if case.at(rate, middle).ratio <= 1 else (low, middle)
-    return share_below((low + high) / 2)
+def probability(rate: float, capacities: Mapping[float, float]) -> float:
+    """That the SLA holds at a rate, from the most that holds when steps are so many deviations slow.
+
+    Between those the log of the most is taken to be linear, and beyond the last two to go on like between them.
+    """
+    places = sorted(capacities)
+    logs = [-log(max(capacities[z], 1e-9)) for z in places]
+    for left in range(len(places) - 1):
+        if -log(rate) <= logs[left + 1] or left == len(places) - 2:
+            rise = max(logs[left + 1] - logs[left], 1e-6)
+            share = (-log(rate) - logs[left]) / rise
+            return share_below(places[left] + share * (places[left + 1] - places[left]))
+    raise AssertionError("three capacities have two gaps")
 
 
 def binding(case: Case, outcome: Outcome) -> str:
