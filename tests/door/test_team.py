@@ -141,6 +141,7 @@ def test_the_interval_of_a_difference_is_students():
         4.3027 * 0.08362 / math.sqrt(3), rel=1e-3
     )
     assert difference([0.0], [0.5]).low is None
+    assert difference([0.0, 0.0], [0.0, 0.0]).low is None, "that nothing was found is no certainty"
     with pytest.raises(BadInput, match="two different arms"):
         experiment("smollm2", Settings(), {}, budget="1s", repeats=1, emit=ignore)
 

@@ -49,7 +49,7 @@ class Difference:
 
     mid: float
     low: float | None
-    """Ends of the 95 % interval; None with fewer than two repeats."""
+    """Ends of the 95 % interval; None with fewer than two repeats, or if all repeats differ alike (say, nothing was found)."""
     high: float | None
 
 
@@ -101,7 +101,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Student's interval of the mean of paired differences of logarithms; gains of the same repeat are a pair."""
     pairs = [math.log1p(b) - math.log1p(a) for a, b in zip(first, second, strict=True)]
     mid = statistics.fmean(pairs)
-    if len(pairs) < 2:
+    if len(pairs) < 2 or len(set(pairs)) < 2:
         return Difference(mid=math.expm1(mid), low=None, high=None)
     width = quantile(TAIL, len(pairs) - 1) * statistics.stdev(pairs) / math.sqrt(len(pairs))
     return Difference(mid=math.expm1(mid), low=math.expm1(mid - width), high=math.expm1(mid + width))

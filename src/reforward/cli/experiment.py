@@ -87,7 +87,7 @@ def _table(facts: "Experiment") -> None:
             str(trial.screened),
             str(trial.accepted),
             str(trial.tokens or "-"),
-            "-" if trial.usd is None else f"{trial.usd:.2f}",
+            "-" if trial.usd is None else f"{trial.usd:.3g}",
             f"{trial.busy_share:.0%}",
             short(trial.run),
         ]
@@ -98,7 +98,7 @@ def _table(facts: "Experiment") -> None:
     found = facts.difference
     if found.low is None or found.high is None:
         show.console.print(
-            f"{second} against {first}: {found.mid:+.1%}; one repeat has no interval, use --repeats 3 or more"
+            f"{second} against {first}: {found.mid:+.1%}; repeats that do not vary have no interval: use more, or longer ones"
         )
         return
     show.console.print(

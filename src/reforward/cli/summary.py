@@ -121,8 +121,8 @@ def attempt_rows(attempts: Sequence[Tally]) -> None:
             "-" if one.seconds is None else f"{one.seconds:.0f}",
             str(one.calls or "-"),
             f"{one.tokens_in}/{one.tokens_out}" if one.calls else "-",
-            "-" if one.usd is None else f"{one.usd:.2f}",
-            "-" if one.usd_per_percent is None else f"{one.usd_per_percent:.3f}",
+            "-" if one.usd is None else f"{one.usd:.3g}",
+            "-" if one.usd_per_percent is None else f"{one.usd_per_percent:.3g}",
             escape(one.how),
         ]
         for one in attempts
