@@ -88,7 +88,7 @@ class Rank:
         paused = self._make_room()
         self.blocks.take(self._need(1))
         load = Load(batch=len(self._base), context=self.context + len(self._base))
-        budget = self.limits.max_num_batched_tokens - load.batch
+        budget = self.limits.max_num_batched_tokens - len(self._base)
         if self.part is not None:
             index, done = self.part
             budget = self._chunk(load, index, done, budget)

@@ -56,7 +56,7 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """[n] each: when the steps began, how long they took, and what the slowest rank computed in them."""
+    """[n] each: when the steps began, how long they took, and what the ranks computed in them that took so long."""
 
     begin: Floats
     seconds: Floats
@@ -178,13 +178,12 @@ class _Run:
 
     def _decode(self, steps: int) -> None:
         active = [rank for rank in self.ranks if rank.decoding]
-        times = [self.clock.decode(rank.decoding, rank.context + rank.decoding, steps) for rank in active]
-        slowest = max(range(len(times)), key=lambda at: float(times[at][0]))
-        seconds = times[slowest] if len(times) == 1 else np.max(times, axis=0)
+        work = self._together([Load(batch=rank.decoding, context=rank.context + rank.decoding) for rank in self.ranks])
+        seconds = self.clock.decode(work.batch, work.context, steps)
         ends = self.now + np.cumsum(seconds)
         if self._open():
             steps = min(steps, int(np.searchsorted(ends, self.arrivals[self.came])) + 1)
-        self._note(seconds[:steps], active[slowest])
+        self._note(seconds[:steps], work, sum(rank.decoding for rank in active))
         self._pass(float(ends[steps - 1]), ends[max(steps - 3, 0) : steps - 1].tolist(), steps)
         for rank in active:
             rank.advance(steps)
@@ -195,13 +194,25 @@ class _Run:
         for rank, load in zip(self.ranks, loads, strict=True):
             self._rest(rank)
             self._note_admitted(load)
-        seconds, slowest = max(((self._seconds(load), load) for load in loads), key=lambda pair: pair[0])
-        self._note_mixed(seconds, slowest, sum(load.batch for load in loads))
+        work = self._together(loads)
+        seconds = self._seconds(work)
+        self._note(np.array([seconds]), work, sum(load.batch for load in loads))
         self._pass(self.now + seconds, [], 1)
         for rank, load in zip(self.ranks, loads, strict=True):
             for index in rank.complete(load):
                 self._first_token(index)
             self._finish(rank)
+
+    def _together(self, loads: list[Load]) -> Load:
+        """What a step takes as long as: the most that any rank has of each kind, since ranks pad to the largest."""
+        if len(loads) == 1:
+            return loads[0]
+        return Load(
+            prefill_tokens=max(load.prefill_tokens for load in loads),
+            prefill_pairs=max(load.prefill_pairs for load in loads),
+            batch=max(load.batch for load in loads),
+            context=max(load.context for load in loads),
+        )
 
     def _seconds(self, load: Load) -> float:
         if load.prefill_tokens:
@@ -235,26 +246,14 @@ class _Run:
         self.left -= len(rank.finished)
         rank.finished.clear()
 
-    def _note(self, seconds: Floats, slowest: Rank) -> None:
+    def _note(self, seconds: Floats, work: Load, answered: float) -> None:
         rows = np.zeros((7, len(seconds)))
         rows[0] = self.now + np.cumsum(seconds) - seconds
         rows[1] = seconds
-        rows[4] = slowest.decoding
-        rows[5] = slowest.context + slowest.decoding * np.arange(1, len(seconds) + 1)
-        rows[6] = sum(rank.decoding for rank in self.ranks)
+        rows[2], rows[3], rows[4] = work.prefill_tokens, work.prefill_pairs, work.batch
+        rows[5] = work.context + work.batch * np.arange(len(seconds))
+        rows[6] = answered
         self.log.append(rows)
-
-    def _note_mixed(self, seconds: float, slowest: Load, answered: int) -> None:
-        row = [
-            self.now,
-            seconds,
-            slowest.prefill_tokens,
-            slowest.prefill_pairs,
-            slowest.batch,
-            slowest.context,
-            answered,
-        ]
-        self.log.append(np.array(row, dtype=float)[:, None])
 
     def _result(self) -> Replayed:
         rows = np.concatenate(self.log, axis=1)
