@@ -1,10 +1,13 @@
 """Distilling: determinism, totals, strata, split in time."""
 
+import dataclasses
+
 import pytest
 
 from reforward.domain.errors import BadInput
 from reforward.domain.workload import Request, Workload
-from reforward.traffic.distil import Recipe, Service, concurrency, distil, split
+from reforward.traffic.distil import Recipe, Service, concurrency, distil, fidelity, split, with_company
+from reforward.traffic.likeness import Body, points
 from reforward.traffic.packaged import CITATION, packaged_trace
 
 REQUESTS = packaged_trace().requests
@@ -84,3 +87,59 @@ def test_bad_recipes_and_windows_are_refused() -> None:
             Recipe(**recipe)
     with pytest.raises(BadInput):
         make(Recipe(), ())
+
+
+@pytest.mark.parametrize("count", [4, 6, 16])
+@pytest.mark.parametrize("scale", [1.0, 1 / 16])
+def test_a_workload_is_nearer_to_later_traffic_than_requests_drawn_blindly(count: int, scale: float) -> None:
+    earlier, later = split(REQUESTS)
+    recipe = Recipe(count=count, length_scale=scale)
+    found = fidelity(make(recipe, earlier), earlier, later, recipe)
+    assert found.distance < 0.7 * found.by_chance
+    assert found.floor < found.by_chance
+
+
+def test_company_and_reuse_are_kept_together_with_lengths() -> None:
+    """Requests of equal length, of which one in four reuses its prompt and comes in a crowd: strata of lengths do not see it."""
+    new = Request(arrival_s=0.0, prompt_tokens=1000, output_tokens=50, in_flight=1)
+    crowd = dataclasses.replace(new, reused_tokens=900, in_flight=16)
+    window = [dataclasses.replace(new if i % 4 else crowd, arrival_s=float(i)) for i in range(200)]
+    workload = make(Recipe(count=8), tuple(window))
+    shares = {pair: 0.0 for pair in ((900, 16), (0, 1))}
+    for request, weight in zip(workload.requests, workload.weights, strict=True):
+        shares[request.reused_tokens, request.in_flight] += weight / len(window)
+    assert shares[900, 16] == pytest.approx(0.25, abs=0.01)
+
+
+def test_company_is_taken_from_the_trace_or_else_from_littles_assumption() -> None:
+    told = (Request(arrival_s=0.0, prompt_tokens=1, output_tokens=1, in_flight=7),)
+    assert with_company(told, Service()) == list(told)
+    together = tuple(Request(arrival_s=0.0, prompt_tokens=1, output_tokens=1) for _ in range(3))
+    assert [request.in_flight for request in with_company(together, Service())] == [1, 2, 3]
+
+
+def test_scaled_reuse_stays_within_the_prompt_and_blocks_are_left_behind() -> None:
+    window = tuple(
+        Request(arrival_s=float(i), prompt_tokens=1001, output_tokens=9, reused_tokens=1001, blocks=(1, 2))
+        for i in range(9)
+    )
+    for request in make(Recipe(count=4, length_scale=0.0333), window).requests:
+        assert request.reused_tokens == request.prompt_tokens == 33
+        assert request.blocks == ()
+
+
+def test_the_distance_is_zero_for_the_same_and_grows_with_a_shift() -> None:
+    body = Body(points(REQUESTS))
+    assert body.energy(points(REQUESTS)) < 0.01
+    near, far = (
+        body.energy(
+            points(
+                [
+                    Request(arrival_s=0, prompt_tokens=r.prompt_tokens * k, output_tokens=r.output_tokens)
+                    for r in REQUESTS
+                ]
+            )
+        )
+        for k in (2, 4)
+    )
+    assert 0.01 < near < far

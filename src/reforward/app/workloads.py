@@ -10,7 +10,7 @@ from reforward.app.subjects import Loaded
 from reforward.domain.ports import Engine
 from reforward.domain.spec import Limits, Segment
 from reforward.domain.workload import Request, Workload
-from reforward.traffic.distil import Recipe, distil, split
+from reforward.traffic.distil import Fidelity, Recipe, distil, fidelity, split
 from reforward.traffic.packaged import CITATION, packaged_trace
 from reforward.traffic.trace import Trace, read_trace
 
@@ -32,11 +32,15 @@ class Traffic:
     held_out: Workload
     bad_rows: int = 0
     unsorted: int = 0
+    fidelity: Fidelity | None = None
+    """How well the search's workload stands for the later window; None for inputs that are drawn."""
 
     def describe(self) -> str:
         """One line for people."""
         bad = f", {self.bad_rows} bad rows left out" if self.bad_rows else ""
         bad += f", {self.unsorted} rows sorted by time" if self.unsorted else ""
+        if self.fidelity:
+            bad += f"; {self.fidelity.distance:.2f} from later traffic, {self.fidelity.by_chance:.2f} if drawn blindly"
         return self.search.words + bad
 
     def warning(self) -> str:
@@ -91,11 +95,13 @@ def workloads(
 def _distilled(loaded: Loaded, seen: Observed, count: int, scale: float) -> Traffic:
     earlier, later = split(seen.trace.requests)
     recipe = Recipe(count=count, length_scale=scale, concurrency=min(count, 4))
+    search = distil(earlier, recipe, name=loaded.subject.name, source=seen.source)
     return Traffic(
-        search=distil(earlier, recipe, name=loaded.subject.name, source=seen.source),
+        search=search,
         held_out=distil(later, recipe, name=f"{loaded.subject.name}, held out", source=seen.source),
         bad_rows=len(seen.trace.bad_rows),
         unsorted=seen.trace.unsorted,
+        fidelity=fidelity(search, earlier, later, recipe),
     )
 
 

@@ -86,6 +86,31 @@ def replay(
 
 
 @trace.command()
+def drift(
+    file: FileArg,
+    reference: Annotated[
+        Path | None, typer.Option(help="A trace to compare with. Default: the first 8 windows.")
+    ] = None,
+    window: Annotated[int, typer.Option(min=1, help="Requests a window, at least 200.")] = 500,
+    as_json: Json = False,
+) -> None:
+    """Say whether traffic is still what it was. Exit code 8 if not."""
+    from reforward.app.drift import drift as run
+
+    facts = run(file, reference, window)
+    if as_json:
+        show.as_json(facts)
+    else:
+        for looked in facts.looks:
+            show.console.print(looked.words)
+        end = "no alarm" if facts.alarm is None else f"first alarm after {facts.alarm.requests} requests"
+        show.console.print(
+            f"reference: {facts.reference} requests; {len(facts.looks)} windows of {facts.window}: {end}"
+        )
+    raise typer.Exit(8 if facts.alarm else 0)
+
+
+@trace.command()
 def contents(
     name: Annotated[str, typer.Argument(help="A capture that was made with --content.")],
     days: Annotated[float, typer.Option(min=0, help="What is older is not told.")] = 7.0,

@@ -39,7 +39,7 @@ app.add_typer(plan, name="plan")
 
 EPILOG = """Exit codes: 0 done (submit: accepted), 1 internal error or a selftest that does not hold, 2 bad input,
 3 this machine lacks something, 4 engine lost, 5 ledger corrupt, 6 the candidate of a measure failed, 7 submit: rejected
-(for failing, too), 8 submit: unsure, 130 interrupted."""
+(for failing, too), 8 submit: unsure, trace drift: an alarm, 130 interrupted."""
 WORDS = """Words of a verdict. Fast tier: promising (worth the slow tier). Slow tier: faster (admitted). Both: no-gain (less than
 the gain that counts), undecided (the interval lies on both sides of it when the session ends), slower; failed (the code
 raised, died or took too long); numerics (outputs outside the contract), void (the outputs could not tell work from none,
