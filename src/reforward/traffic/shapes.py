@@ -9,7 +9,7 @@ from typing import Any
 from reforward.domain.call import Call
 from reforward.traffic.blocks import PrefixHasher
 from reforward.traffic.keys import salt_id
-from reforward.traffic.native import Header, row_line
+from reforward.traffic.native import OK, Header, row_line
 from reforward.traffic.row import Row
 from reforward.traffic.segments import FILE_BYTES, FOLDER_BYTES, SHAPES, Segments
 
@@ -48,15 +48,20 @@ class ShapeStore:
         self.segments.close()
 
     def _line(self, call: Call) -> str:
-        row = Row(
-            seconds=call.arrived_s - self._begun_s,
-            prompt=call.prompt_tokens,
-            output=call.output_tokens,
-            blocks=self._hasher(call.prompt),
-            sampling=call.sampling,
-            busy_s=call.seconds,
-        )
-        return row_line(row, _more(call))
+        return row_line(row_of(call, self._begun_s, self._hasher), _more(call))
+
+
+def row_of(call: Call, begun_s: float, hasher: PrefixHasher) -> Row:
+    """What a call was like, `begun_s` being 0 of its clock; its prompt is hashed and forgotten."""
+    return Row(
+        seconds=call.arrived_s - begun_s,
+        prompt=call.prompt_tokens,
+        output=call.output_tokens,
+        blocks=hasher(call.prompt),
+        sampling=call.sampling,
+        busy_s=call.seconds,
+        failed=call.status >= OK or call.output_tokens == 0,
+    )
 
 
 def _more(call: Call) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A recorded trace as requests, with the rows that could not be read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -83,7 +83,7 @@ def read_trace(path: Path) -> Trace:
     if not served:
         raise BadInput(f"the trace {path} has {len(rows)} calls, and all of them failed")
     return Trace(
-        requests=_requests(served, header),
+        requests=requests_of(served, header),
         bad_rows=tuple(bad),
         source=f"{path.name} ({parts[0].format.words})",
         unsorted=_out_of_order([row.seconds for row in rows]),
@@ -209,7 +209,7 @@ def _out_of_order(times: list[float]) -> int:
     return sum(at < latest for at, latest in zip(times[1:], accumulate(times, max), strict=False))
 
 
-def _requests(rows: list[Row], header: Header) -> tuple[Request, ...]:
+def requests_of(rows: Sequence[Row], header: Header) -> tuple[Request, ...]:
     """In order of time, each with what it shares with earlier ones and how many were in service."""
     ordered = sorted(rows, key=lambda row: row.seconds)
     origin = ordered[0].seconds
