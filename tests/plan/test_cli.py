@@ -22,7 +22,7 @@ def test_a_plan_is_a_table_a_plot_and_a_command(tmp_path: Path) -> None:
     page, kept = tmp_path / "plan.html", tmp_path / "plan.json"
     done = _run(*LIMITS, "-o", str(page))
     assert done.exit_code == 0, done.output
-    for part in ("tok/s/GPU [90 %]", "P(SLA)", "tp1", "1 x  vllm serve Meta-Llama-3.1-8B --tensor-parallel-size 1"):
+    for part in ("most [90 %]", "P(SLA)", "tp1", "vllm serve Meta-Llama-3.1-8B --tensor-parallel-size 1"):
         assert part in done.output
     assert "data:image/png;base64," in page.read_text()
     assert "<td>tp1</td>" in page.read_text()

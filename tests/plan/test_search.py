@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from reforward.plan.affine import Affine
@@ -31,8 +32,8 @@ def _question(
 
 
 def test_what_is_found_keeps_the_sla_and_a_little_more_load_breaks_it() -> None:
-    found = search(_question())
-    assert {str(row.case.layout) for row in found.rows} == {"tp1", "tp2"}
+    found = search(_question(), [Layout(tp=1), Layout(tp=2)])
+    assert {row.words for row in found.rows} == {"tp1", "tp2"}
     for row in found.rows:
         load = row.rate / row.replicas
         assert row.case.at(load).ratio <= 1
@@ -45,6 +46,19 @@ def test_what_is_found_keeps_the_sla_and_a_little_more_load_breaks_it() -> None:
     assert [row.tokens_per_gpu for row in found.rows] == sorted(
         (row.tokens_per_gpu for row in found.rows), reverse=True
     )
+
+
+def test_prompts_and_answers_apart_keep_the_sla_together() -> None:
+    found = search(_question(gpus=4, sla=("ttft_p90=500ms", "itl_p99=12ms")))
+    row = next(row for row in found.rows if row.pair is not None)
+    pair = row.pair
+    assert pair is not None
+    assert row.gpus == pair.gpus <= 4
+    assert row.words == f"{pair.prefills}P({pair.prefill.layout}) {pair.decodes}D({pair.decode.layout})"
+    assert pair.at(row.rate, SURE_Z).ratio <= 1
+    outcome = pair.at(row.rate)
+    waits = outcome.run.ttft[outcome.first :]
+    assert (waits > pair.transfer(np.array([512]))[0]).all(), "nobody is answered before prompt and cache are there"
 
 
 def test_slower_steps_carry_less() -> None:

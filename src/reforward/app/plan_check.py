@@ -28,6 +28,8 @@ def check(plan: Path, results: Path, row: int = 1) -> Checked:
     if not 1 <= row <= len(choices):
         raise BadInput(f"{plan} has {len(choices)} rows, so there is no row {row}")
     choice = choices[row - 1]
+    if "(" in choice["layout"]:
+        raise BadInput(f"row {row} of {plan} has replicas of two roles, {choice['layout']}; check a row of one layout")
     traffic, measured = read_results(results)
     wanted = Wanted(
         model=kept["model"], gpu=kept["gpu"], gpus=kept["gpus"], engine=kept["engine"], traffic="1/1",

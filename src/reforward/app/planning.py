@@ -11,7 +11,7 @@ from reforward.plan.case import Question
 from reforward.plan.dtypes import BYTES
 from reforward.plan.engine import Engine
 from reforward.plan.gpu import Gpu
-from reforward.plan.launch import command
+from reforward.plan.launch import both, command
 from reforward.plan.layout import Layout
 from reforward.plan.model import Model
 from reforward.plan.price import pricing
@@ -223,10 +223,10 @@ def answer(wanted: Wanted, question: Question, found: Found) -> Answer:
 def _choice(row: Row, model: str) -> Choice:
     case = row.case
     return Choice(
-        layout=str(case.layout),
+        layout=row.words,
         replicas=row.replicas,
         gpus=row.gpus,
-        gpus_per_replica=case.layout.gpus,
+        gpus_per_replica=row.gpus // row.replicas,
         max_num_seqs=case.limits.max_num_seqs,
         max_num_batched_tokens=case.limits.max_num_batched_tokens,
         max_model_len=case.memory.max_model_len,
@@ -242,6 +242,6 @@ def _choice(row: Row, model: str) -> Choice:
         kv_headroom=row.headroom,
         terms=row.terms,
         weights_gb=case.memory.weights / 1e9,
-        launch=command(case, model),
+        launch=command(case, model) if row.pair is None else both(row.pair, model),
         curve=curve(row),
     )

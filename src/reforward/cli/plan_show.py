@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reforward.plan.chart import Line
     from reforward.plan.check import Checked
 
-WIDTH = 170
+WIDTH = 190
 
 
 def write(path: Path, answer: "Answer") -> None:
@@ -63,7 +63,9 @@ def answered(answer: "Answer") -> None:
     best = answer.choices[0]
     console.print("time of a step that decodes, first row: " + _terms(best))
     console.print(terminal(_lines(answer)), markup=False)
-    console.print(f"{best.replicas} x  {escape(best.launch)}", markup=False)
+    console.print(f"{best.replicas} x  {best.launch}" if best.replicas > 1 else best.launch, markup=False)
+    if any("P(" in one.layout for one in answer.choices):
+        console.print("rows with P (prompts) and D (answers) have not been checked against a measured deployment")
 
 
 def _wide(header: list[str], rows: list[list[str]]) -> None:
@@ -96,7 +98,8 @@ def _header(answer: "Answer") -> list[str]:
         "",
         "layout",
         "GPUs",
-        "tok/s/GPU [90 %]",
+        "tok/s/GPU",
+        "most [90 %]",
         "tok/s/user",
         *names,
         "seqs",
@@ -109,11 +112,11 @@ def _header(answer: "Answer") -> list[str]:
 
 def _cells(place: int, one: "Choice", answer: "Answer") -> list[str]:
     gpus = f"{one.replicas} x {one.gpus_per_replica}"
-    speed = f"{one.tok_s_gpu:.0f} [{one.tok_s_gpu_low:.0f}, {one.tok_s_gpu_high:.0f}]"
+    speed = [f"{one.tok_s_gpu:.0f}", f"[{one.tok_s_gpu_low:.0f}, {one.tok_s_gpu_high:.0f}]"]
     times = [f"{1e3 * one.percentiles[name]:.1f}" if name in one.percentiles else "-" for name in _shown(answer)]
     limits = [str(one.max_num_seqs), str(one.max_num_batched_tokens)]
     sure = [f"{one.kv_headroom:.0%}", f"{one.meets_sla:.0%}", one.binding]
-    return [str(place), one.layout, gpus, speed, f"{one.tok_s_user:.0f}", *times, *limits, *sure]
+    return [str(place), one.layout, gpus, *speed, f"{one.tok_s_user:.0f}", *times, *limits, *sure]
 
 
 def probed(found: "Found") -> None:

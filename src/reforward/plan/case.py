@@ -92,12 +92,12 @@ class Outcome:
     @property
     def worst(self) -> str:
         """The limit that is nearest, or broken by most."""
-        return max(self.ratios, key=lambda name: self.ratios[name])
+        return max(self.ratios, key=lambda name: self.ratios[name], default="")
 
     @property
     def ratio(self) -> float:
         """Above 1: the SLA is broken."""
-        return self.ratios[self.worst]
+        return self.ratios.get(self.worst, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,12 +180,11 @@ class Case:
 
     def at(self, rate: float, z: float = 0.0, first: int = 0) -> Outcome:
         """Replay one stream of a replica that gets `rate` requests a second, with all steps `z` deviations slow."""
-        clock = self.clock.scaled(
-            float(np.exp(z * self.priced.prefill_spread)), float(np.exp(z * self.priced.decode_spread))
-        )
-        held = self._under_way(rate)
+        held = self.under_way(rate)
         arriving = self.traffic.at(rate / self.layout.pp, COUNT, share=self.streams, first=first)
-        run = replay(self.traffic.under_way(held, arriving), self.schedule(held + COUNT * self.received), clock)
+        run = replay(
+            self.traffic.under_way(held, arriving), self.schedule(held + COUNT * self.received), self.clock_at(z)
+        )
         warm = held + COUNT // WARM
         ratios = {one.name: measured(one.metric, one.percentile, run, warm) / one.seconds for one in self.question.sla}
         asked = rate / self.most(z)
@@ -193,13 +192,19 @@ class Case:
             ratios["queue"] = asked
         return Outcome(run=run, first=warm, ratios=ratios)
 
+    def clock_at(self, z: float) -> TableClock:
+        """The tables with all steps `z` deviations slow."""
+        return self.clock.scaled(
+            float(np.exp(z * self.priced.prefill_spread)), float(np.exp(z * self.priced.decode_spread))
+        )
+
     def most(self, z: float = 0.0) -> float:
         """Requests a second of a replica beyond which its queue has no end."""
         paces = self._batches / self._spent
         slower = float(np.exp(z * (self.priced.prefill_spread + self.priced.decode_spread) / 2))
         return self.layout.pp * self.layout.dp * float(paces.max()) / slower
 
-    def _under_way(self, rate: float) -> int:
+    def under_way(self, rate: float) -> int:
         """Requests of one stream at once: with the load the batch grows that shares a step."""
         paces = np.maximum.accumulate(self._batches / self._spent) * self.layout.dp * self.layout.pp
         held = float(np.interp(rate, paces, self._batches))

@@ -3,6 +3,7 @@
 import shlex
 
 from reforward.plan.case import Case
+from reforward.plan.disagg import Pair
 
 KV = {"fp8": "fp8", "bf16": "auto"}
 
@@ -13,6 +14,18 @@ def command(case: Case, model: str) -> str:
     if words is None:
         return f"# {case.question.engine.name}: no launch command is known; {case.layout}, {_limits(case)}"
     return shlex.join(words(case, model))
+
+
+def both(pair: Pair, model: str) -> str:
+    """A replica of each role; a router sends a request to one for its prompt, then to one for its answer."""
+    transfer = {"vllm": ["--kv-transfer-config", '{"kv_connector":"NixlConnector","kv_role":"kv_both"}']}
+    roles = {"sglang": (["--disaggregation-mode", "prefill"], ["--disaggregation-mode", "decode"])}
+    name = pair.decode.question.engine.name
+    prefill, decode = roles.get(name, (transfer.get(name, []), transfer.get(name, [])))
+    lines = [(pair.prefills, pair.prefill, prefill), (pair.decodes, pair.decode, decode)]
+    return "\n".join(
+        f"# {count} x\n{command(case, model)} {shlex.join(words)}".rstrip() for count, case, words in lines
+    )
 
 
 def _limits(case: Case) -> str:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
+from typing import Any
 
 import numpy as np
 
 from reforward.domain.errors import BadInput
 from reforward.plan.case import Case, Outcome, Priced, Question
+from reforward.plan.disagg import Pair, pairs
 from reforward.plan.engine import Limits
 from reforward.plan.layout import Layout
 from reforward.plan.memory import Memory, fits
@@ -36,6 +38,9 @@ class Row:
     """One layout at its best limits and load, as it is shown. Seconds, requests and tokens a second."""
 
     case: Case
+    """Disaggregated: of the replicas that answer."""
+    pair: Pair | None
+    words: str
     replicas: int
     rate: float
     """Of all replicas."""
@@ -95,7 +100,9 @@ def search(question: Question, layouts: Sequence[Layout] | None = None) -> Found
     holding.sort(key=lambda one: -_per_gpu(one[1], one[0]))
     rows = [_row(case, capacity) for capacity, case in holding[:SHOWN]]
     kept = [row for row in rows if row is not None]
-    return Found(rows=tuple(sorted(kept, key=_order)), unfit=tuple(unfit), cases=tuple(cases), tried=tried)
+    if layouts is None:
+        kept += [_pair_row(question, capacity, pair) for capacity, pair in pairs(question, cases, SURE_Z)]
+    return Found(rows=tuple(sorted(kept, key=_order)[:SHOWN]), unfit=tuple(unfit), cases=tuple(cases), tried=tried)
 
 
 def _values(best: dict[Layout, tuple[float, Case]]) -> list[float]:
@@ -212,34 +219,63 @@ def _row(case: Case, capacity: float) -> Row | None:
     if replicas > room:
         return None
     rate = capacity if question.rate is None else question.rate / replicas
-    outcome = case.at(rate)
-    output = float(case.traffic.output.mean())
     slow, fast = case.capacity(EDGE_Z, near=capacity * 0.9), case.capacity(-EDGE_Z, near=capacity * 1.5)
-    run = outcome.run
-    median = measured("tpot", 50, run, outcome.first)
     return Row(
         case=case,
+        pair=None,
+        words=str(case.layout),
         replicas=replicas,
         rate=rate * replicas,
         gpus=replicas * gpus,
-        tokens_per_gpu=rate * output / gpus,
-        interval=(slow * output / gpus, fast * output / gpus),
-        tokens_per_user=1 / median if median > 0 else float("inf"),
-        percentiles=_percentiles(question, outcome),
-        meets=probability(rate, {EDGE_Z: slow, SURE_Z: capacity, -EDGE_Z: fast}),
         binding=binding(case, case.at(rate, SURE_Z)),
-        headroom=_headroom(case, outcome),
-        terms=_terms(case, outcome),
-        outcome=outcome,
+        **_facts(case, case.at(rate), rate, gpus, (slow, capacity, fast)),
     )
+
+
+def _pair_row(question: Question, capacity: float, pair: Pair) -> Row:
+    """The same of replicas for prompts and replicas for answers."""
+    rate = question.rate or capacity
+    worst = pair.at(rate, SURE_Z).worst
+    slow, fast = pair.capacity(capacity, EDGE_Z), pair.capacity(capacity, -EDGE_Z)
+    return Row(
+        case=pair.decode,
+        pair=pair,
+        words=pair.words,
+        replicas=1,
+        rate=rate,
+        gpus=pair.gpus,
+        binding=f"{worst}: {'prompts are computed' if worst.startswith('ttft') else 'answers'}",
+        **_facts(pair.decode, pair.at(rate), rate, pair.gpus, (slow, capacity, fast)),
+    )
+
+
+def _facts(
+    case: Case, outcome: Outcome, rate: float, gpus: int, capacities: tuple[float, float, float]
+) -> dict[str, Any]:
+    """Fields of a row that a replay at its load gives; `capacities` at the slow edge, where one is sure, at the fast edge."""
+    output = float(case.question.traffic.output.mean())
+    slow, sure, fast = capacities
+    median = measured("tpot", 50, outcome.run, outcome.first)
+    return {
+        "tokens_per_gpu": rate * output / gpus,
+        "interval": (slow * output / gpus, fast * output / gpus),
+        "tokens_per_user": 1 / median if median > 0 else float("inf"),
+        "percentiles": _percentiles(case.question, outcome),
+        "meets": probability(rate, {EDGE_Z: slow, SURE_Z: sure, -EDGE_Z: fast}),
+        "headroom": _headroom(case, outcome),
+        "terms": _terms(case, outcome),
+        "outcome": outcome,
+    }
 
 
 def curve(row: Row) -> tuple[tuple[float, float], ...]:
     """(tokens a second of a user, tokens a second and GPU) at parts of the load of a row, and at all of it."""
-    case, load = row.case, row.rate / row.replicas
-    points = [(1 / measured("tpot", 50, one.run, one.first), share * row.tokens_per_gpu)
-              for share, one in ((share, case.at(share * load)) for share in PARTS)
-              if measured("tpot", 50, one.run, one.first) > 0]  # fmt: skip
+    one, load = row.pair or row.case, row.rate / row.replicas
+    points: list[tuple[float, float]] = []
+    for share in PARTS:
+        outcome = one.at(share * load)
+        median = measured("tpot", 50, outcome.run, outcome.first)
+        points += [(1 / median, share * row.tokens_per_gpu)] if median > 0 else []
     return (*points, (row.tokens_per_user, row.tokens_per_gpu))
 
 
