@@ -1,5 +1,6 @@
 """Swaps, deaths and rollouts under load, on the scripted engine: nothing is lost, doubled or missing."""
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_a_request_that_no_worker_survives_ends_with_an_error() -> None:
     served = Served(stock=Role(fails=("run", 10))).start()
     one = served.ask(range(1, 120), 5).wait()
     assert one.pieces[-1].reason == "error"
-    assert "3 workers died" in one.pieces[-1].error
+    assert "6 workers died" in one.pieces[-1].error
     served.close()
 
 
@@ -92,6 +93,9 @@ def test_a_forward_that_turns_to_nan_is_replaced_before_anybody_sees_it() -> Non
     served = Served({BAD.id: Role(twist=later)}).start(BAD)
     asked = [served.ask(prompt, 12) for prompt in PROMPTS[:8]]
     check(served, asked, PROMPTS[:8], 12)
+    until = time.monotonic() + 10
+    while len(kinds(served, Deployment)) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
     last = kinds(served, Deployment)[-1]
     assert (last.cause, last.candidate) == ("crashed", STOCK.id)
     assert "not finite" in last.detail

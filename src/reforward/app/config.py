@@ -5,7 +5,7 @@ The only file that reads environment variables. Unknown keys are errors.
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from reforward.domain.errors import BadInput
 FILE = Path("reforward.toml")
 PREFIX = "REFORWARD_"
 MOST_THREADS = 1024
-KEYS = {"home": Path, "cache": Path, "threads": int, "device": str, "door": str}
+KEYS = {"home": Path, "cache": Path, "threads": int, "device": str, "door": str, "api_key": str}
 DEVICES = ("cpu", "cuda")
 
 
@@ -34,6 +34,8 @@ class Config:
     """Where language models run: `cpu`, or `cuda` for the first NVIDIA GPU."""
     door: str = ""
     """Address of a run that is open elsewhere, for `reforward ask`."""
+    api_key: str = ""
+    """Asked of clients of `reforward serve` if not empty."""
 
     @property
     def ledger(self) -> Path:
@@ -78,8 +80,8 @@ def _checked(found: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _cast(key: str, value: Any, where: str) -> Any:
-    if key in ("device", "door"):
-        return _device(value, where) if key == "device" else _door(value, where)
+    if key in WORDS:
+        return WORDS[key](value, where)
     return _folder(key, value, where) if KEYS[key] is Path else _threads(value, where)
 
 
@@ -113,6 +115,16 @@ def _door(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value.startswith(("http://", "https://")):
         raise BadInput(f"{where}: door={value!r} is no address; it looks like http://127.0.0.1:PORT/KEY")
     return value
+
+
+def _api_key(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable() or " " in value:
+        raise BadInput(f"{where}: api_key is no text of printable ASCII characters without spaces")
+    return value
+
+
+WORDS: dict[str, Callable[[Any, str], str]] = {"device": _device, "door": _door, "api_key": _api_key}
+"""How a setting that is a text is read."""
 
 
 def environment() -> dict[str, str]:

@@ -29,6 +29,7 @@ from reforward.cli.options import (
     Traffic,
 )
 from reforward.cli.plan import plan
+from reforward.cli.serve import deploy, deployments, rollback, serve, status
 from reforward.cli.trace import trace
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -216,6 +217,8 @@ def doctor(as_json: Json = False) -> None:
 app.command()(mcp)
 app.command()(ask)
 app.command()(capture)
+for verb in (serve, status, deployments, deploy, rollback):
+    app.command()(verb)
 
 
 @app.callback(invoke_without_command=True)

@@ -3,6 +3,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -34,9 +35,17 @@ class Tokenizer:
         return self._core.decode(tokens, skip_special_tokens=True)
 
     def chat(self, prompt: str) -> list[int]:
-        """Tokens of one user turn, ready for the answer; the plain prompt if the checkpoint has no chat template."""
-        template = self._template()
-        return self.encode(prompt if template is None else self._render(template, prompt))
+        """Tokens of one user turn, ready for the answer."""
+        return self.conversation([{"role": "user", "content": prompt}])
+
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Tokens of turns (`role`, `content`), ready for the answer; the plain contents if the checkpoint has no chat template.
+
+        `BadInput` if the template refuses them.
+        """
+        if self._template is None:
+            return self.encode("\n".join(message["content"] for message in messages))
+        return self.encode(self._render(messages))
 
     @cached_property
     def stops(self) -> frozenset[int]:
@@ -46,26 +55,36 @@ class Tokenizer:
         own: list[int] = [] if found is None else [found]
         return frozenset(own).union(listed if isinstance(listed, list) else (listed,))
 
-    def _template(self) -> str | None:
-        """From `chat_template.jinja` or `tokenizer_config.json`, where several may be listed by name."""
+    @cached_property
+    def _template(self) -> Any:
+        """From `chat_template.jinja` or `tokenizer_config.json`, where several may be listed by name; None if there is none.
+
+        With the functions that templates of the Hugging Face hub may call.
+        """
         path = self.folder / "chat_template.jinja"
         found: Any = path.read_text(encoding="utf-8") if path.is_file() else self._config.get("chat_template")
         if isinstance(found, list):
-            return {item["name"]: item["template"] for item in found}.get("default")
-        return found or None
-
-    def _render(self, template: str, prompt: str) -> str:
-        """With the functions that templates of the Hugging Face hub may call."""
+            found = {item["name"]: item["template"] for item in found}.get("default")
+        if not found:
+            return None
         environment: Any = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
         environment.globals |= {"raise_exception": _refuse, "strftime_now": datetime.now(UTC).strftime}
-        names = {key: self._text(self._config.get(key)) for key in ("bos_token", "eos_token")}
-        messages = [{"role": "user", "content": prompt}]
         try:
-            return environment.from_string(template).render(messages=messages, add_generation_prompt=True, **names)
+            return environment.from_string(found)
         except TemplateError as error:
-            raise BadInput(f"the chat template of {str(self.folder)!r} failed: {error}; mend or remove it") from None
+            raise self._broken(error) from None
+
+    def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
+        names = {key: self._text(self._config.get(key)) for key in ("bos_token", "eos_token")}
+        try:
+            return self._template.render(messages=messages, add_generation_prompt=True, **names)
+        except TemplateError as error:
+            raise self._broken(error) from None
+
+    def _broken(self, error: TemplateError) -> BadInput:
+        return BadInput(f"the chat template of {str(self.folder)!r} failed: {error}; mend or remove it")
 
     @cached_property
     def _config(self) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from reforward.serve.lane import Lane
 from reforward.serve.rollout import Trial
 from reforward.serve.sequence import Sequence
 
-MOST_FALLS = 3
-"""Workers that may die under one sequence without giving it a token; then it is the sequence."""
+MOST_FALLS = 6
+"""Workers that may die under one sequence without giving it a token; then it is taken for the cause."""
 Role = Literal["main", "canary", "stock", "old"]
 T = TypeVar("T")
 

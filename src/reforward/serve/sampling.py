@@ -82,7 +82,7 @@ def _drawn(chances: NDArray[np.float64], top_p: float, lot: float) -> int:
 
 def _falls(tokens: NDArray[np.int64], chances: NDArray[np.float64], lot: float) -> int:
     edges = np.cumsum(chances)
-    place = int(np.searchsorted(edges, lot * edges[-1], side="right"))
+    place = int((edges <= lot * edges[-1]).sum())
     return int(tokens[min(place, len(tokens) - 1)])
 
 

@@ -223,7 +223,7 @@ class Switch:
     def _retried(self, stock: Choice) -> None:
         for attempt in range(STARTS):
             try:
-                lane = None if self._has_main() else self._ready(stock)
+                lane = None if self._has_main() else self._ready(stock, warm=False)
                 if lane is not None:
                     self._close(self.driver.call(lambda lane=lane: self._install_main(lane)).result())
                 return
@@ -249,7 +249,7 @@ class Switch:
 
     def _bring_stock(self) -> None:
         try:
-            lane = self._ready(Choice(candidate=self.stock))
+            lane = self._ready(Choice(candidate=self.stock), warm=False)
             self.driver.call(lambda: self.driver.install("stock", lane)).result()
         except ReforwardError as error:
             self.tell(f"the stock forward cannot be started: {error}")
@@ -272,8 +272,8 @@ class Switch:
         old = self.driver.lanes.get("old")
         return self.driver.remove("old") if old is not None and old.scheduler.idle else None
 
-    def _ready(self, choice: Choice) -> Lane:
-        """A warm lane."""
+    def _ready(self, choice: Choice, *, warm: bool = True) -> Lane:
+        """A lane, warm unless somebody is waiting for it already: then the first request warms it sooner than we can."""
         candidate, shape = choice.candidate, self.shape
         prepared = self.prepared.get(candidate.id) or self.engine.prepare(candidate)
         self.prepared[candidate.id] = prepared
@@ -284,7 +284,8 @@ class Switch:
         lane = Lane(
             worker, shape.limits, chunk=shape.chunk, exact=shape.exact, validity=choice.validity, clock=shape.clock
         )
-        lane.warm()
+        if warm:
+            lane.warm()
         return lane
 
     def _close(self, lane: Lane | None) -> None:

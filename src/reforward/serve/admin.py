@@ -1,0 +1,105 @@
+"""Routes by which the command line speaks to a running server. They ask for a key that lies in a file of the owner's alone."""
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from reforward.domain.record import short
+from reforward.serve.front import Front
+from reforward.serve.http import Json
+from reforward.serve.protocol import Refused
+from reforward.serve.rollout import Policy
+from reforward.serve.switch import Choice, Switch
+
+MOST_BODY = 4096
+LOCAL = ("127.0.0.1", "::1")
+
+
+class Deploy(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """`POST /admin/deploy`."""
+
+    candidate: str
+    """Id, or the first digits of its hash."""
+    canary: bool = True
+    requests: int = 20
+    mirror: bool = False
+
+
+class Rollback(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """`POST /admin/rollback`."""
+
+    to: str = ""
+
+
+def admin_routes(key: str, front: Callable[[], Front], choose: Callable[[str], Choice]) -> list[Route]:
+    """`choose` finds a candidate and why it may serve; `BadInput` if there is none."""
+
+    async def status(request: Request) -> Response:
+        return Json(_status(front()))
+
+    async def deploy(request: Request) -> Response:
+        asked = _read(await request.body(), Deploy)
+        choice = await asyncio.to_thread(choose, asked.candidate)
+        policy = Policy(requests=asked.requests, mirror=asked.mirror) if asked.canary else None
+        return Json({"ended": await asyncio.wrap_future(front().switch.deploy(choice, policy))})
+
+    async def rollback(request: Request) -> Response:
+        asked = _read(await request.body(), Rollback)
+        return Json({"ended": await asyncio.wrap_future(front().switch.rollback(asked.to))})
+
+    return [
+        Route("/admin/status", _local(key, status), methods=["GET"]),
+        Route("/admin/deploy", _local(key, deploy), methods=["POST"]),
+        Route("/admin/rollback", _local(key, rollback), methods=["POST"]),
+    ]
+
+
+def _local(key: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    async def called(request: Request) -> Response:
+        told = request.headers.get("authorization", "").removeprefix("Bearer ")
+        near = request.client is not None and request.client.host in LOCAL
+        if not near or not hmac.compare_digest(told.encode(), key.encode()):
+            raise Refused("there is nothing here", status=404)
+        return await endpoint(request)
+
+    return called
+
+
+def _read(body: bytes, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body[:MOST_BODY], type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise Refused(f"the body cannot be used: {error}") from None
+
+
+def _status(front: Front) -> dict[str, Any]:
+    switch: Switch = front.switch
+    lanes = {role: _lane(lane) for role, lane in list(switch.driver.lanes.items())}
+    deployment = switch.deployed[-1] if switch.deployed else None
+    return {
+        "state": "draining" if front.draining else switch.state,
+        "model": front.metrics.model,
+        "serves": asdict(deployment) | {"id": deployment.id} if deployment else None,
+        "lanes": lanes,
+        "in_service": front.load,
+        "resumed": switch.driver.resumed,
+        "handed_over": switch.driver.handed,
+        "workers_lost": switch.crashes,
+    }
+
+
+def _lane(lane: Any) -> dict[str, Any]:
+    return {
+        "candidate": short(lane.candidate.id),
+        "running": len(lane.scheduler.running),
+        "waiting": lane.scheduler.waiting,
+        "calls": lane.calls,
+        "longest": lane.validity.length,
+    }
