@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reforward.plan.chart import Line
     from reforward.plan.check import Checked
 
-WIDTH = 190
+WIDTH = 400
 
 
 def write(path: Path, answer: "Answer") -> None:
