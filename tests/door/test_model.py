@@ -46,12 +46,13 @@ def test_from_the_brief_over_tool_calls_to_a_verdict(tmp_path, protocol):
         tmp_path,
         use("list_files"), use("read_file", path="forward.py"), use("read_source", of="contract", count=5), WRITE,
         use("replace", path="forward.py", old="nothing", new="x"), use("note", text="half the work"), use("profile"),
+        use("search_library", text="def rms_norm", below="torch/nn"), use("read_library", path="../secrets"),
         use("measure"), use("submit", reason="half the work"), use("history"), use("status"), use("diff"),
         use("delete_file", path="forward.py"), use("measure"), say("It is twice as fast now."), protocol=protocol,
     )  # fmt: skip
     assert journal.incumbent.files[0].text == "# quicker\n"
     assert [(p.author, p.reason) for p in every(journal.ledger, Proposal)] == [("scripted-model", "half the work")]
-    assert (ended.how, ended.calls, ended.tokens_in, ended.tokens_out) == ("done", 15, 1500, 150)
+    assert (ended.how, ended.calls, ended.tokens_in, ended.tokens_out) == ("done", 17, 1700, 170)
     path, key, body = asked[0]
     where = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}[protocol]
     assert (path.partition("?")[0], key.removeprefix("Bearer ")) == (where, KEY)
@@ -60,7 +61,16 @@ def test_from_the_brief_over_tool_calls_to_a_verdict(tmp_path, protocol):
     tools = {tool.get("function", tool)["name"] for tool in body["tools"]}
     assert tools >= {"measure", "submit", "profile", "write_file"}
     told = str(asked[-1][2]["messages"])
-    for part in ("promising", "class Build", "scripted", "occurs 0 times", "'accept'", "base="):
+    for part in (
+        "promising",
+        "class Build",
+        "scripted",
+        "occurs 0 times",
+        "'accept'",
+        "base=",
+        "functional.py:",
+        "there is no file",
+    ):
         assert part in told.replace('"accept"', "'accept'"), part
     assert KEY not in transcript
     assert "DOOR/measurements" in transcript, "an address is a key"

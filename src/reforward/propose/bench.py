@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from reforward.domain.candidate import MAX_BYTES, MAX_FILES, SourceFile
 from reforward.domain.errors import BadInput, ReforwardError
 from reforward.domain.job import Kind
+from reforward.propose import library
 from reforward.propose.guest import Guest
 from reforward.propose.knock import PATHS, finished, knock
 
@@ -26,7 +27,8 @@ class Bench:
         """In the order in which they are offered."""
         made = (
             self.list_files, self.read_file, self.write_file, self.replace, self.delete_file, self.measure, self.profile,
-            self.submit, self.read_source, self.history, self.status, self.diff, self.note,
+            self.submit, self.read_source, self.read_library, self.search_library, self.history, self.status, self.diff,
+            self.note,
         )  # fmt: skip
         return [_told(tool) for tool in made]
 
@@ -37,8 +39,7 @@ class Bench:
     def read_file(self, path: str, first: int = 1, count: int = 2000) -> dict[str, Any]:
         """Lines of a file of your tree."""
         lines = self._text(path).splitlines(keepends=True)
-        text = "".join(lines[max(0, first - 1) : max(0, first - 1) + count])
-        return {"lines": len(lines), "text": text[:MOST_SHOWN]}
+        return {"lines": len(lines), "text": _part(lines, first, count)}
 
     def write_file(self, path: str, text: str) -> dict[str, Any]:
         """Write a whole file of your tree, new or not."""
@@ -84,6 +85,15 @@ class Bench:
         """Lines of a file of 'stock', 'incumbent', a candidate id, or 'contract' (what a candidate must export)."""
         return self._read("source", {"of": of, "path": path, "first": first, "count": count})
 
+    def read_library(self, path: str, first: int = 1, count: int = 400) -> dict[str, Any]:
+        """Lines of a source of what a forward calls: `torch/...`, `transformers/...`, `triton/...`, as installed here."""
+        lines = library.lines(path)
+        return {"lines": len(lines), "text": _part(lines, first, count)}
+
+    def search_library(self, text: str, below: str = "torch/nn") -> dict[str, Any]:
+        """Lines of those sources that hold a text, in a package or a folder of it."""
+        return {"found": library.search(text, below)}
+
     def history(self, limit: int = 30) -> dict[str, Any]:
         """What was tried in this run, by all authors."""
         return self._read("history", {"limit": limit})
@@ -113,6 +123,10 @@ class Bench:
         if path not in self.files:
             raise BadInput(f"your tree has no file {path!r}; it has {', '.join(sorted(self.files))}")
         return self.files[path]
+
+
+def _part(lines: list[str], first: int, count: int) -> str:
+    return "".join(lines[max(0, first - 1) : max(0, first - 1) + count])[:MOST_SHOWN]
 
 
 def _told(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
