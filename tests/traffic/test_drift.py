@@ -68,6 +68,13 @@ def test_an_alarm_needs_the_trigger_too() -> None:
     assert measure.in_a_row == 3
 
 
+@pytest.mark.parametrize("odd", [10, 20, 40, 80])
+def test_unrest_at_the_end_of_the_reference_does_not_blind_the_trigger(odd: int) -> None:
+    reference = [*CHAT[: REFERENCE - odd], *CODE[:odd]]
+    looks = list(Drift(reference, WINDOW).watch(CODE[odd : odd + 3 * WINDOW]))
+    assert all(measure.triggered for measure in looks[2].measures if measure.name == "output")
+
+
 def test_reuse_is_watched_where_the_trace_knows_it() -> None:
     same = [
         Request(arrival_s=float(i), prompt_tokens=1000 + i % 90, output_tokens=50 + i % 7, reused_tokens=900)

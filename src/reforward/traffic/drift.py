@@ -9,13 +9,14 @@ windows, since no two minutes are alike.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from river.drift import ADWIN
 
 from reforward.domain.errors import BadInput
 from reforward.domain.workload import Request
 from reforward.traffic.psi import Deciles, Values, log2, own_noise
 
-LEAST_WINDOW, WINDOW, IN_A_ROW = 200, 500, 3
+FEWEST, WINDOW, IN_A_ROW = 200, 500, 3
 LEAST_PSI, NOISE_TIMES = 0.25, 1.5
 """A window is other when its index exceeds both 0.25 and 1.5 times the 99th percentile of the reference's own."""
 DELTA = 1e-5
@@ -69,13 +70,17 @@ class Looked:
 
 
 class _Watch:
-    """One quantity of requests: reference, trigger, and windows in a row."""
+    """One quantity of requests: reference, trigger, and windows in a row.
+
+    The trigger learns the reference in random order. ADWIN forgets everything when it sees a change, so one that saw the last
+    unrest of the reference, a few requests before a shift, would know the shifted traffic alone and find it usual.
+    """
 
     def __init__(self, name: str, reference: Values, window: int) -> None:
         self.name, self._deciles = name, Deciles(reference)
         self.limit = max(LEAST_PSI, NOISE_TIMES * own_noise(reference, window))
         self._adwin, self._triggered, self._in_a_row = ADWIN(delta=DELTA), False, 0
-        for value in reference:
+        for value in np.random.default_rng(0).permutation(reference):
             self._adwin.update(float(value))
 
     def see(self, value: float) -> None:
@@ -99,14 +104,14 @@ class Drift:
     """Watches requests one by one against a reference: the window that the current workload was distilled from."""
 
     def __init__(self, reference: Sequence[Request], window: int = WINDOW) -> None:
-        if window < LEAST_WINDOW:
+        if window < FEWEST:
             raise BadInput(
-                f"a window of {window} requests says more about chance than about traffic; at least {LEAST_WINDOW}"
+                f"a window of {window} requests says more about chance than about traffic; at least {FEWEST}"
             )
         if len(reference) < LEAST_WINDOWS * window:
             raise BadInput(
                 f"a reference of {len(reference)} requests does not tell its own noise in windows of {window}: it needs "
-                f"{LEAST_WINDOWS * window}; take smaller windows (at least {LEAST_WINDOW}) or a longer reference"
+                f"{LEAST_WINDOWS * window}; take smaller windows (at least {FEWEST}) or a longer reference"
             )
         self.window, self._seen = window, 0
         told = quantities(reference)
