@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from reforward.domain.workload import Request, Workload
 from reforward.engine.scripted import ScriptedEngine, tiny_subject
 from reforward.measure import lm
 from reforward.measure.lm import Collector, LmTrial
+from reforward.measure.measurer import ARMS
 from reforward.measure.references import References
 from reforward.measure.replay import Row
 
@@ -20,6 +22,7 @@ WORKLOAD = Workload(
     weights=(1.0,) * 6, concurrency=2,
 )  # fmt: skip
 ROWS_THAT_FIT = 96
+MIN_PAIRS = Contract(numerics="reassociated").min_pairs
 
 
 class Outbox:
@@ -35,11 +38,16 @@ class Outbox:
 
 @pytest.fixture
 def trial(monkeypatch: pytest.MonkeyPatch) -> LmTrial:
+    return opened(monkeypatch, WORKLOAD, rows=ROWS_THAT_FIT)
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, workload: Workload, *, rows: int) -> LmTrial:
+    """A trial that keeps at most so many rows."""
     subject, spec, stock = tiny_subject()
-    monkeypatch.setattr(lm, "KEEP_BYTES", ROWS_THAT_FIT * 3 * 4 * spec.vocab)
+    monkeypatch.setattr(lm, "KEEP_BYTES", rows * 3 * 4 * spec.vocab)
     engine = ScriptedEngine(subject, spec, {})
     return LmTrial(
-        engine, References(engine, stock), Contract(numerics="reassociated"), WORKLOAD, "slow", "nonce",
+        engine, References(engine, stock), Contract(numerics="reassociated"), workload, "slow", "nonce",
         encode=lambda text: [byte % 64 for byte in text.encode()], clock=engine.clock, steps=1, draw=random.Random(1),
     )  # fmt: skip
 
@@ -74,6 +82,25 @@ def test_thinning_keeps_what_is_wrong_and_first_rows(trial: LmTrial) -> None:
     assert key in thinner.rows
     assert {key for key in kept.rows if key[1] == 0} <= set(thinner.rows)
     assert len(thinner.rows) == 5
+
+
+def test_a_long_session_has_checked_later_tokens_of_its_early_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = replace(WORKLOAD, requests=WORKLOAD.requests * 4, weights=(1.0,) * 24)
+    trial = opened(monkeypatch, many, rows=16 * 2 * MIN_PAIRS)
+    play(trial, range(9))
+    assert all(any(output > 0 for _, output in kept.rows) for kept in trial.kept)
+
+
+def test_both_arms_are_read_alike(trial: LmTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = dict[str, list[int]]()
+    for arm in ARMS:
+        worker = trial.start(trial.engine.prepare(tiny_subject()[2]))
+        seen, rows = read.setdefault(arm, []), worker.rows
+        monkeypatch.setattr(worker, "rows", lambda first, count, seen=seen, rows=rows: seen.append(count) or rows(first, count))
+        monkeypatch.setattr(trial, "_drawn", lambda *_: frozenset[tuple[int, int]]())
+        worker.resume()
+        trial.timed(worker, arm, 0, 0)
+    assert read["candidate"] == read["incumbent"] != []
 
 
 def test_what_is_read_does_not_tell_which_requests_are_checked(trial: LmTrial) -> None:

@@ -21,7 +21,7 @@ from reforward.domain.workload import Workload
 from reforward.engine.schedule import Script
 from reforward.measure.arrays import rows_of, tensor_of
 from reforward.measure.references import References
-from reforward.measure.replay import Clock, Harvest, Row, Timing, ignore, replay
+from reforward.measure.replay import Clock, Row, Timing, ignore, replay
 from reforward.measure.session import Timed
 from reforward.measure.text import Encode, prompts
 
@@ -66,7 +66,7 @@ class Kept:
 
 @dataclass(kw_only=True)
 class Collector:
-    """Watches a pass. Drawn rows are taken as they are when their token arrives, so that a row that is written later counts
+    """Watches a pass, of either arm alike: a worker must not see which one it is. Drawn rows are taken as they are when their token arrives, so that a row that is written later counts
     for nothing; of all rows, those that are wrong by themselves are kept when the clock has stopped.
 
     A worker can see which of its rows were read. So some are drawn of every request alike, each by a lot of its own, and
@@ -138,9 +138,8 @@ class LmTrial:
         scripts = self._scripts(f"{launch}/{text}")
         checked = self._checked(scripts)
         collector = Collector(drawn=self._drawn(scripts, len(checked)), worker=_lm(worker))
-        harvest: Harvest = collector.harvest if arm == "candidate" else ignore
         worker.resume()
-        timing = replay(_lm(worker), scripts, self.limits, self.clock, harvest, collector.arrived)
+        timing = replay(_lm(worker), scripts, self.limits, self.clock, collector.harvest, collector.arrived)
         if arm == "candidate":
             collector.forget(checked)
             self._keep(launch, text, scripts, timing, collector)
@@ -172,8 +171,8 @@ class LmTrial:
             self.kept = [self._thinned(kept) for kept in self.kept]
 
     def _thinned(self, kept: Kept) -> Kept:
-        """What is wrong stays, then first rows, then others by lot."""
-        first = sorted(key for key in kept.rows if key not in kept.wrong and key[1] == 0)[: self.rows_per_pass]
+        """What is wrong stays, then first rows up to half, then others by lot."""
+        first = sorted(key for key in kept.rows if key not in kept.wrong and key[1] == 0)[: self.rows_per_pass // 2]
         others = sorted(key for key in kept.rows if key not in kept.wrong and key[1] > 0)
         drawn = self.draw.sample(others, min(len(others), self.rows_per_pass - len(first)))
         stay = kept.wrong.union(first, drawn)

@@ -36,10 +36,13 @@ class ModuleTrial:
         self.tier: Tier = tier
         self.count, self.clock = inputs, clock
         self.calls: list[Call] = []
+        self.played: list[tuple[str, Inputs, dict[str, Tensor]]] = []
+        """Calls of the candidate whose references are still to be made."""
         self._drawn: tuple[str, list[Inputs]] = ("", [])
 
     def start(self, prepared: Prepared) -> ModuleWorker:
         """A fresh worker."""
+        self._refer()
         return self.engine.start_module(prepared)
 
     def warm(self, worker: Worker, launch: int) -> None:
@@ -60,11 +63,13 @@ class ModuleTrial:
             spent += self.clock() - begun
         worker.pause()
         if arm == "candidate":
-            self._keep(f"launch {launch}, text {text}", material, answers)
+            names = [f"launch {launch}, text {text}, input {index}" for index in range(len(material))]
+            self.played += zip(names, material, answers, strict=True)
         return Timed(seconds=spent / 1e9)
 
     def outputs(self) -> tuple[Output, ...]:
         """All output tensors of all timed calls of the candidate."""
+        self._refer()
         return tuple(output for call in self.calls for output in _outputs(call))
 
     def _inputs(self, part: str, count: int) -> list[Inputs]:
@@ -74,10 +79,11 @@ class ModuleTrial:
             self._drawn = part, [self.references.draw(seed, self.tier) for seed in seeds]
         return self._drawn[1]
 
-    def _keep(self, where: str, material: Sequence[Inputs], answers: Sequence[dict[str, Tensor]]) -> None:
-        for index, (inputs, made) in enumerate(zip(material, answers, strict=True)):
-            stock = self.references.call(inputs)
-            self.calls.append(Call(name=f"{where}, input {index}", made=made, stock=stock))
+    def _refer(self) -> None:
+        """The stock's answers, when the pair is over: a wait after the passes of one arm alone would tell it which it is."""
+        for name, inputs, made in self.played:
+            self.calls.append(Call(name=name, made=made, stock=self.references.call(inputs)))
+        self.played = []
 
 
 def _outputs(call: Call) -> list[Output]:
