@@ -109,7 +109,7 @@ def pairs(question: Question, cases: Sequence[Case], z: float) -> list[tuple[flo
     ]
     found.sort(key=lambda one: -_worth(question, *one))
     kept = [(pair.capacity(most, z), pair) for most, pair in found[:TRIED]]
-    return sorted((one for one in kept if one[0] > 0), key=lambda one: -_worth(question, *one))
+    return sorted((one for one in kept if _worth(question, *one) > 0), key=lambda one: -_worth(question, *one))
 
 
 def _worth(question: Question, rate: float, pair: Pair) -> float:

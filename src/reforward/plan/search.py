@@ -109,11 +109,11 @@ def _values(best: dict[Layout, tuple[float, Case]]) -> list[float]:
     return [_per_gpu(case, capacity) for capacity, case in best.values()]
 
 
-def _order(row: Row) -> tuple[float, float]:
-    return (
-        row.gpus if row.case.question.rate else 0,
-        -row.tokens_per_gpu if not row.case.question.rate else -row.meets,
-    )
+def _order(row: Row) -> tuple[float, float, float]:
+    """By tokens a second and GPU. With a rate: by GPUs, of as many those with one role first, by how sure they are."""
+    if row.case.question.rate is None:
+        return (-row.tokens_per_gpu, 0.0, 0.0)
+    return (row.gpus, float(row.pair is not None), -row.meets)
 
 
 def all_layouts(question: Question) -> Iterator[Layout]:
