@@ -32,7 +32,7 @@ from reforward.ledger.store import SqlLedger
 from reforward.ledger.views import every, only
 
 VICTIMS = ("controller", "agent", "engine")
-GONE_S, START_S, END_S = 15.0, 120.0, 300.0
+GONE_S, START_S, END_S = 15.0, 900.0, 900.0
 RECORDED = 50
 """Soaks of at least so many kills are recorded in bench/results."""
 OPTIONS = ("--length-scale", "0.0625", "--requests", "3", "--min-gain", "0.5", "--threads", "1", "--budget", "30m")

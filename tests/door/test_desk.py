@@ -158,6 +158,8 @@ def test_authors_who_do_not_share_see_and_work_against_their_own_line_alone(tmp_
     assert own.id != theirs.id, "against another incumbent it is another job"
     assert {row.author for row in lookup.history(desk, "bob")} == {"bob"}
     assert "ada's" not in lookup.brief(desk, "bob")
+    assert "best of all" in lookup.brief(desk, "bob")
+    assert "best of all" not in lookup.brief(shared, "bob")
     assert lookup.status(desk, "bob").incumbent == stock.id
     with pytest.raises(BadInput, match="does not share"):
         lookup.source(desk, QUICK.id, author="bob")

@@ -174,6 +174,7 @@ def brief(desk: Desk, author: str = "", door: str = "", playbook: str = "") -> s
             for row in history(desk, author)
         ),
         door=door,
+        shared=desk.share,
         playbook=playbook,
     )
     return render(replace(house.brief(desk.journal), incumbent=desk.incumbent(author)), facts)

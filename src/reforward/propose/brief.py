@@ -35,6 +35,8 @@ class Facts:
     """Lines of one verdict each, cut to a length."""
     door: str = ""
     """Address for this author; empty if it is spoken to otherwise."""
+    shared: bool = True
+    """The author sees what others do in the run."""
     playbook: str = ""
     """Advice by people who know the device; empty for the naive style."""
 
@@ -56,6 +58,7 @@ def render(brief: Brief, facts: Facts) -> str:
         seconds_left=facts.seconds_left,
         history=[_one_line(line) for line in facts.history],
         door=facts.door,
+        shared=facts.shared,
         playbook=facts.playbook,
     )
 
