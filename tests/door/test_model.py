@@ -122,10 +122,14 @@ def test_malformed_tool_calls_and_unknown_tools_are_told_to_the_model(tmp_path):
     assert "Unknown tool" in told
 
 
-def test_a_silent_provider_is_given_up_and_the_end_of_the_run_does_not_wait_for_it(tmp_path):
-    _, ended, _, _ = run(tmp_path / "one", hang(30), answer_s=0.3)
+@both
+def test_a_silent_provider_is_given_up(tmp_path, protocol):
+    _, ended, _, _ = run(tmp_path, hang(30), answer_s=0.2, protocol=protocol)
     assert "gave up after 3 failures" in ended.how
+
+
+def test_the_end_of_the_run_does_not_wait_for_a_silent_provider(tmp_path):
     begun = time.monotonic()
-    _, ended, _, _ = run(tmp_path / "two", hang(30), seconds=1.0)
+    _, ended, _, _ = run(tmp_path, hang(30), seconds=1.0)
     assert ended.how == "stopped: the run has ended"
     assert time.monotonic() - begun < 20

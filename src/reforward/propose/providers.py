@@ -82,6 +82,6 @@ async def connected(endpoint: Endpoint) -> AsyncGenerator[Model]:
     async with AsyncAnthropic(
         api_key=endpoint.key, base_url=endpoint.base_url, timeout=endpoint.answer_s, max_retries=RETRIES
     ) as client:
-        settings = AnthropicModelSettings(max_tokens=MOST_ANSWER, anthropic_cache=True)
+        settings = AnthropicModelSettings(max_tokens=MOST_ANSWER, anthropic_cache_messages=True)
         provider = AnthropicProvider(anthropic_client=client)
         yield Whole(AnthropicModel(endpoint.model, provider=provider, settings=settings))
