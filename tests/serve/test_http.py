@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -98,12 +99,13 @@ BAD: list[tuple[str, bytes | dict[str, Any], int, str | None]] = [
     (CHAT, {"model": "another", "messages": HELLO}, 404, "model"),
     (CHAT, {"messages": []}, 400, "messages"),
     (CHAT, {"messages": [{"role": "user"}]}, 200, None),
-    (CHAT, {"messages": [{"role": "judge", "content": "x"}]}, 400, "messages[...].role"),
+    (CHAT, {"messages": [{"role": "judge", "content": "x"}]}, 400, "messages[0].role"),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),
     (CHAT, {"messages": HELLO, "max_tokens": 0}, 400, "max_tokens"),
     (CHAT, {"messages": HELLO, "max_tokens": -3}, 400, "max_tokens"),
     (CHAT, {"messages": HELLO, "max_tokens": 10**9}, 400, "messages"),
-    (CHAT, {"messages": HELLO, "max_tokens": 10**40}, 400, "max_tokens"),
+    (CHAT, {"messages": HELLO, "max_tokens": 10**40}, 400, "messages"),
+    (CHAT, {"messages": [{"role": "user", "content": "\ud800"}]}, 400, None),
     (CHAT, {"messages": HELLO, "max_tokens": "many"}, 400, "max_tokens"),
     (CHAT, {"messages": [{"role": "user", "content": "x" * 1000}]}, 400, "messages"),
     (CHAT, {"messages": HELLO, "temperature": 3}, 400, "temperature"),
@@ -165,33 +167,27 @@ def test_a_body_that_is_too_large_is_refused_before_it_has_come(serving: Serving
     assert get(serving, "/health")[0] == 200
 
 
-def test_a_client_that_goes_away_gives_its_slot_back(serving: Serving) -> None:
-    assert serving.front is not None
-    for stream in (True, False):
-        connection = http.client.HTTPConnection(serving.address.removeprefix("http://"), timeout=20)
-        body = {
-            "model": name(serving),
-            "messages": HELLO,
-            "stream": stream,
-            "max_tokens": 200,
-            "n": 4,
-            "ignore_eos": True,
-        }
-        connection.request("POST", CHAT, json.dumps(body))
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_goes_away_gives_its_slot_back(serving: Serving, stream: bool) -> None:
+    front = serving.front
+    assert front is not None
+    host, _, port = serving.address.removeprefix("http://").partition(":")
+    asked = {"model": name(serving), "messages": HELLO, "stream": stream, "max_tokens": 200, "n": 4, "ignore_eos": True}
+    body = json.dumps(asked).encode()
+    with socket.create_connection((host, int(port)), timeout=30) as gone:
+        gone.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         if stream:
-            assert connection.getresponse().read(10)
-        else:
-            until = time.monotonic() + 10
-            while not serving.front.load and time.monotonic() < until:
-                time.sleep(0.001)
-        assert connection.sock is not None
-        connection.sock.shutdown(socket.SHUT_RDWR)
-        connection.close()
-        until = time.monotonic() + 10
-        while serving.front.load and time.monotonic() < until:
-            time.sleep(0.005)
-        assert serving.front.load == 0
-        assert all(lane.scheduler.idle for lane in serving.switch.driver.lanes.values())
+            assert gone.recv(10)
+        assert _within(30, lambda: front.load > 0)
+    assert _within(30, lambda: front.load == 0)
+    assert _within(30, lambda: all(lane.scheduler.idle for lane in serving.switch.driver.lanes.values()))
+
+
+def _within(seconds: float, holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.001)
+    return holds()
 
 
 def test_too_many_requests_are_told_when_to_come_back(serving: Serving) -> None:

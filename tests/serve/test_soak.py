@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +153,13 @@ def test_the_engines_own_server_may_die_too(model: Path, tmp_path: Path) -> None
         (["logits.fill_(float('nan')) if self.calls > 60 else None"], "not finite"),
         (["os._exit(0) if any(s.start > 70 for s in batch.segments) else None"], "without answering"),
         (["logits.mul_(1.05)"], "divergence"),
+        (["time.sleep(3600) if self.calls > 60 else None"], "no answer within 3 s"),
     ],
 )
 def test_a_bad_candidate_that_is_forced_past_the_judge_is_rolled_back(
-    serving: Serving, lines: list[str], words: str
+    serving: Serving, lines: list[str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(serving.engine, "deadlines", replace(serving.engine.deadlines, step_s=3))
     before = len(records(serving, Rollout))
     with load(serving) as ended:
         future = serving.switch.deploy(Choice(candidate=twisted(serving, *lines)), Policy(requests=8, seconds=60))

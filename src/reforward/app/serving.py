@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ LENGTH = 2048
 DRAIN_S = 60
 """In which requests in service may end after a signal to stop."""
 EXPIRY_S = 5.0
+LEAST_STEP_S, SLOWEST = 10.0, 50.0
+"""Deadline of a call of later workers: seconds at least, and times what a call takes the first one."""
 FILES = 65536
 """Open sockets, if the machine allows so many."""
 CONTRACT = Contract(numerics="reassociated")
@@ -147,6 +149,10 @@ class Serving:
     async def _start(self) -> None:
         try:
             await asyncio.to_thread(self.switch.start, self.first)
+            pace = self.switch.driver.lanes["main"].pace
+            usual = CHUNK * pace.token_s + pace.decode_s
+            step_s = min(CONTRACT.max_step_s, max(LEAST_STEP_S, SLOWEST * usual))
+            self.engine.deadlines = replace(self.engine.deadlines, step_s=step_s)
         except ReforwardError as error:
             self.error = error
             self.server.should_exit = True

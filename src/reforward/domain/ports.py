@@ -89,6 +89,11 @@ class Worker(Protocol):
     load_s: float
     """Asked for to ready, by the client's clock."""
 
+    @property
+    def pid(self) -> int:
+        """Of its process; 0 if it has none."""
+        ...
+
     def pause(self) -> None:
         """Stop all threads of the worker until `resume`, so that it cannot slow the other arm."""
         ...

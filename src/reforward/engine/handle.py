@@ -113,6 +113,11 @@ class Handle:
         self.most = wire.SMALL_FRAME
         self.stood: standstill.Times = {}
 
+    @property
+    def pid(self) -> int:
+        """See `domain.ports.Worker`."""
+        return self.process.pid
+
     def load(self, message: wire.Message, begun: float, load_s: float) -> None:
         """Hand the candidate over and wait until it is ready."""
         ready = self.ask(message, wire.Ready, "load", load_s)

@@ -106,7 +106,7 @@ class ScriptedWorker:
     def __init__(self, engine: "ScriptedEngine", candidate: Candidate, role: Role) -> None:
         self.engine, self.candidate, self.role = engine, candidate, role
         self.watermark = role.watermark or candidate.id
-        self.calls = 0
+        self.calls = self.pid = 0
         self.noting = (0, 0)
         self.paused = self.closed = False
         self.factor = math.exp(role.pace.launch_noise * engine.draw.standard_normal())

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from reforward.domain.record import short
 from reforward.serve.front import Front
 from reforward.serve.http import Json
+from reforward.serve.lane import Lane
 from reforward.serve.protocol import Refused
 from reforward.serve.rollout import Policy
 from reforward.serve.switch import Choice, Switch
@@ -95,9 +96,10 @@ def _status(front: Front) -> dict[str, Any]:
     }
 
 
-def _lane(lane: Any) -> dict[str, Any]:
+def _lane(lane: Lane) -> dict[str, Any]:
     return {
         "candidate": short(lane.candidate.id),
+        "pid": lane.worker.pid,
         "running": len(lane.scheduler.running),
         "waiting": lane.scheduler.waiting,
         "calls": lane.calls,

@@ -22,6 +22,7 @@ from reforward.models.tokenizer import Tokenizer
 from reforward.serve.answers import Answer
 from reforward.serve.front import Front, Open, Order, new_seed
 from reforward.serve.metrics import Metrics
+from reforward.serve.openapi import document
 from reforward.serve.protocol import (
     ChatRequest,
     CompletionRequest,
@@ -142,7 +143,10 @@ def make_routes(service: Service) -> list[Route]:
     async def metrics(request: Request) -> Response:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    open_to_all = [Route("/health", health), Route("/metrics", metrics)]
+    async def openapi(request: Request) -> Response:
+        return Json(document())
+
+    open_to_all = [Route("/health", health), Route("/metrics", metrics), Route("/openapi.json", openapi)]
     guarded: list[tuple[str, Endpoint, str]] = [
         ("/v1/models", models, "GET"),
         ("/v1/models/{model:path}", model, "GET"),
