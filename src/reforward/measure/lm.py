@@ -20,6 +20,7 @@ from reforward.domain.subject import Tier
 from reforward.domain.workload import Workload
 from reforward.engine.schedule import Script
 from reforward.measure.arrays import rows_of, tensor_of
+from reforward.measure.handover import Left, tried
 from reforward.measure.references import References
 from reforward.measure.replay import Clock, Row, Timing, ignore, replay
 from reforward.measure.session import Timed
@@ -42,6 +43,8 @@ SPARE = 1.5
 """Times as many rows are taken as will be checked, since each has a lot of its own."""
 WRONG_ROWS = 4
 """Rows that broke a rule by themselves are kept as evidence, up to so many a pass."""
+LAST_TEXT = 1
+"""Of the passes that one worker plays; after it, its state may be tried."""
 BLOCK = 16
 """Rows copied from the outbox at once."""
 
@@ -122,6 +125,7 @@ class LmTrial:
         """Rows that fit."""
         self.rows_per_pass = max(LEAST_ROWS, min(MOST_ROWS, self.room // (2 * contract.min_pairs)))
         self.kept: list[Kept] = []
+        self.handed: tuple[Output, ...] = ()
 
     def start(self, prepared: Prepared) -> LmWorker:
         """A fresh worker at this tier's depth."""
@@ -143,6 +147,8 @@ class LmTrial:
         if arm == "candidate":
             collector.forget(checked)
             self._keep(launch, text, scripts, timing, collector)
+            if self.tier == "slow" and launch == 0 and text == LAST_TEXT:
+                self._hand_over(_lm(worker), scripts, timing)
         return Timed(
             seconds=timing.busy_ns / 1e9,
             ttft_s=tuple(timing.ttft_ns[request] / 1e9 for request in range(len(scripts))),
@@ -153,12 +159,12 @@ class LmTrial:
     def outputs(self) -> tuple[Output, ...]:
         """Kept rows beside the stock's, and for a secret part beside the oracle's."""
         if self.contract.numerics == "bit-exact":
-            return tuple(output for kept in self.kept for output in self._replayed(kept))
+            return *(output for kept in self.kept for output in self._replayed(kept)), *self.handed
         checks = [(kept, request) for kept in self.kept for request in sorted({request for request, _ in kept.rows})]
         made = [self._taught(*check) for check in checks]
         for index in self._for_oracle(made):
             made[index] = replace(made[index], oracle=self._teach(*checks[index], oracle=True))
-        return tuple(made)
+        return *made, *self.handed
 
     def _keep(self, launch: int, text: int, scripts: tuple[Script, ...], timing: Timing, seen: Collector) -> None:
         """Keep as many rows of a pass as of the others; if all no longer fit, fewer of each."""
@@ -169,6 +175,17 @@ class LmTrial:
         while sum(len(kept.rows) for kept in self.kept) > self.room and self.rows_per_pass > LEAST_ROWS:
             self.rows_per_pass = max(LEAST_ROWS, self.rows_per_pass // 2)
             self.kept = [self._thinned(kept) for kept in self.kept]
+
+    def _hand_over(self, worker: LmWorker, scripts: tuple[Script, ...], timing: Timing) -> None:
+        """What the last pass of a worker left in one of its slots, tried on another."""
+        slot, request = self.draw.choice(sorted(timing.held.items()))
+        script = scripts[request]
+        tokens = script.prompt + (script.feed or tuple(timing.produced[request]))
+        known = len(script.prompt) + script.outputs - 1
+        left = Left(slot=slot, stored=tokens[:known], token=tokens[known])
+        name = f"launch 0, text {LAST_TEXT}, request {request}"
+        with self.references.beside(self.depth, self.limits) as turn:
+            self.handed = tried(name, worker, turn, left, self.limits)
 
     def _thinned(self, kept: Kept) -> Kept:
         """What is wrong stays, then first rows up to half, then others by lot."""

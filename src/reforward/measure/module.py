@@ -1,6 +1,5 @@
 """Any module: fresh inputs drawn by the stock, both arms called on the same ones, every timed output compared."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 

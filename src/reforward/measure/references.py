@@ -1,7 +1,7 @@
 """What the outputs should have been: the stock forward in workers of its own, trusted and kept between sessions."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ ROWS = 32
 """Rows that a reference worker's outbox holds."""
 
 ReferenceHarvest = Callable[[LmWorker, Sequence[Row]], None]
+Turn = Callable[[], AbstractContextManager[LmWorker]]
+"""Wakes a worker of the stock for a while."""
 
 
 class References:
@@ -51,7 +53,7 @@ class References:
     def _teach(self, depth: int, tokens: Sequence[int], wanted: Sequence[int], *, oracle: bool) -> NDArray[np.float32]:
         with self._trusted():
             worker = self._teacher(depth, wanted[-1] + 1, oracle)
-            with _awake(worker):
+            with awake(worker):
                 return np.concatenate([_call(worker, tokens, *part) for part in chunks(wanted)])
 
     def replayed(self, depth: int, scripts: Sequence[Script], limits: Limits, harvest: ReferenceHarvest) -> None:
@@ -63,14 +65,31 @@ class References:
             finally:
                 worker.close()
 
+    @contextmanager
+    def beside(self, depth: int, limits: Limits) -> Generator[Turn]:
+        """The stock at native precision in a worker like a candidate's, which runs when it is its turn."""
+        with self._trusted():
+            worker = self.engine.start_lm(self._stock(), depth=depth, limits=limits)
+            worker.pause()
+
+        @contextmanager
+        def turn() -> Generator[LmWorker]:
+            with self._trusted(), awake(worker):
+                yield worker
+
+        try:
+            yield turn
+        finally:
+            worker.close()
+
     def draw(self, seed: int, tier: Tier) -> tuple[Tensor, ...]:
         """Fresh inputs of a module subject."""
-        with self._trusted(), _awake(worker := self._stock_module()):
+        with self._trusted(), awake(worker := self._stock_module()):
             return worker.draw(seed, tier)
 
     def call(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
         """The stock module's outputs."""
-        with self._trusted(), _awake(worker := self._stock_module()):
+        with self._trusted(), awake(worker := self._stock_module()):
             return worker.call(inputs)
 
     def close(self) -> None:
@@ -123,7 +142,8 @@ class References:
 
 
 @contextmanager
-def _awake(worker: LmWorker | ModuleWorker) -> Generator[None]:
+def awake(worker: LmWorker | ModuleWorker) -> Generator[None]:
+    """Running inside, paused before and after."""
     worker.resume()
     yield
     worker.pause()

@@ -31,6 +31,8 @@ class Timing:
     decode_tokens: int = 0
     ttft_ns: dict[int, int] = field(default_factory=dict[int, int])
     produced: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    held: dict[int, int] = field(default_factory=dict[int, int])
+    """The request that each slot held last."""
 
 
 Harvest = Callable[[Sequence[Row]], None]
@@ -84,6 +86,7 @@ def replay(
 def _admit(scheduler: Scheduler, since: dict[int, int], timing: Timing, begun: int, now: int) -> None:
     for request in scheduler.admit():
         since[request] = timing.busy_ns + now - begun
+    timing.held |= {sequence.slot: sequence.request for sequence in scheduler.running}
 
 
 def _note(timing: Timing, plan: Plan, tokens: Sequence[int], rows: list[Row], spent_ns: int) -> None:
