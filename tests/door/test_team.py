@@ -149,7 +149,10 @@ def test_the_interval_of_a_difference_is_students():
 def test_one_provider_that_fails_leaves_the_others_at_work(tmp_path):
     with scripted_server(QUICKER, use("submit", reason="half"), say("done")) as (url, _):
         fine = Model(Endpoint(protocol="anthropic", model="fine", key="k", base_url=url))
-        dead = Model(Endpoint(protocol="openai", model="dead", key="k", base_url="http://127.0.0.1:9/v1"), pause_s=0.01)
+        dead = Model(
+            Endpoint(protocol="openai", model="dead", key="k", base_url="http://127.0.0.1:9/v1", retries=0),
+            pause_s=0.01,
+        )
         house, journal, _ = drive(tmp_path, team([dead, fine, program("false"), program("true")]))
     ends = {only(house.ledger.get(end.attempt), Attempt).author: end.how for end in every(house.ledger, Ended)}
     assert "gave up after 3 failures" in ends.pop("dead")

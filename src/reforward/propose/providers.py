@@ -16,8 +16,6 @@ from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers.openai import OpenAIProvider
 
 Protocol = Literal["openai", "anthropic"]
-RETRIES = 2
-"""Of one request, by the client itself, for errors that may pass."""
 MOST_ANSWER = 16_384
 """Tokens of one answer; Anthropic's protocol wants a limit (https://docs.anthropic.com/en/api/messages)."""
 FINISHED = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
@@ -35,6 +33,8 @@ class Endpoint:
     """None for the vendor's own."""
     answer_s: float = 120.0
     """Longest silence."""
+    retries: int = 2
+    """Of one request, by the client itself, for errors that may pass."""
 
     def price(self, usage: RunUsage) -> float | None:
         """US dollars, by the list prices of https://github.com/pydantic/genai-prices; None if they do not know this model.
@@ -71,7 +71,7 @@ async def connected(endpoint: Endpoint) -> AsyncGenerator[Model]:
     """The model, while its client is open."""
     if endpoint.protocol == "openai":
         async with AsyncOpenAI(
-            api_key=endpoint.key, base_url=endpoint.base_url, timeout=endpoint.answer_s, max_retries=RETRIES
+            api_key=endpoint.key, base_url=endpoint.base_url, timeout=endpoint.answer_s, max_retries=endpoint.retries
         ) as client:
             yield OpenAIChatModel(endpoint.model, provider=OpenAIProvider(openai_client=client), profile=FINISHED)
         return
@@ -80,7 +80,7 @@ async def connected(endpoint: Endpoint) -> AsyncGenerator[Model]:
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     async with AsyncAnthropic(
-        api_key=endpoint.key, base_url=endpoint.base_url, timeout=endpoint.answer_s, max_retries=RETRIES
+        api_key=endpoint.key, base_url=endpoint.base_url, timeout=endpoint.answer_s, max_retries=endpoint.retries
     ) as client:
         settings = AnthropicModelSettings(max_tokens=MOST_ANSWER, anthropic_cache_messages=True)
         provider = AnthropicProvider(anthropic_client=client)
