@@ -28,8 +28,8 @@ stopped, which nobody is charged for but whoever runs then. So this bounds what 
 CPU_S = 24 * 3600
 """Processor time of one process."""
 ETC = (
-    "alternatives", "group", "host.conf", "hostname", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types",
-    "nsswitch.conf", "os-release", "passwd", "resolv.conf", "ssl/certs", "ssl/openssl.cnf", "timezone",
+    "alternatives", "group", "host.conf", "hostname", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime",
+    "mime.types", "nsswitch.conf", "os-release", "passwd", "resolv.conf", "ssl/certs", "ssl/openssl.cnf", "timezone",
 )  # fmt: skip
 """What the loader, compilers and libraries look up; the rest of `/etc` holds secrets that root may read."""
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/proc", "/sys", *(f"/etc/{name}" for name in ETC))

@@ -2,9 +2,9 @@
 
 The rest of the sandbox says what a worker may see and how much it may use; this closes what would get around that: other
 processes' memory, new namespaces (and the capabilities that come with them), mounts, kernel interfaces with a long record of
-holes, sockets, memory and work of the kernel's own that no process is charged for (System V segments and queues, requests that
-go on while their owner is stopped), and calls by which one process slows another. Of sockets only connected stream pairs are left, since a socket
-in the file system may belong to a service that trusts our user.
+holes, sockets, memory and work of the kernel's own that no process is charged for (System V segments and queues, requests
+that go on while their owner is stopped), and calls by which one process slows another. Of sockets only connected stream pairs
+are left, since a socket in the file system may belong to a service that trusts our user.
 
 Kernel: https://docs.kernel.org/userspace-api/seccomp_filter.html; instructions: Linux `include/uapi/linux/bpf_common.h`.
 """
@@ -19,17 +19,19 @@ from typing import NamedTuple
 from reforward.engine import syscalls
 
 NUMBERS: dict[str, tuple[int, int]] = {
-    "bpf": (321, 280), "chroot": (161, 51), "clock_settime": (227, 112), "delete_module": (176, 106), "fanotify_init": (300, 262),
-    "finit_module": (313, 273), "fsconfig": (431, 431), "fsmount": (432, 432), "fsopen": (430, 430), "fspick": (433, 433),
-    "init_module": (175, 105), "io_setup": (206, 0), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "io_uring_setup": (425, 425),
-    "ioprio_set": (251, 30), "kcmp": (312, 272), "kexec_file_load": (320, 294), "kexec_load": (246, 104), "keyctl": (250, 219),
-    "add_key": (248, 217), "request_key": (249, 218), "migrate_pages": (256, 238), "mount": (165, 40), "mount_setattr": (442, 442),
-    "move_mount": (429, 429), "move_pages": (279, 239), "open_by_handle_at": (304, 265), "open_tree": (428, 428),
-    "mq_open": (240, 180), "msgget": (68, 186), "perf_event_open": (298, 241), "pidfd_getfd": (438, 438), "pivot_root": (155, 41), "process_madvise": (440, 440),
-    "process_mrelease": (448, 448), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "ptrace": (101, 117),
-    "quotactl": (179, 60), "reboot": (169, 142), "sched_setattr": (314, 274), "sched_setparam": (142, 118),
-    "sched_setscheduler": (144, 119), "semget": (64, 190), "setns": (308, 268), "setpriority": (141, 140),
-    "settimeofday": (164, 170), "shmget": (29, 194), "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "timerfd_create": (283, 85), "umount2": (166, 39),
+    "bpf": (321, 280), "chroot": (161, 51), "clock_settime": (227, 112), "delete_module": (176, 106),
+    "fanotify_init": (300, 262), "finit_module": (313, 273), "fsconfig": (431, 431), "fsmount": (432, 432),
+    "fsopen": (430, 430), "fspick": (433, 433), "init_module": (175, 105), "io_setup": (206, 0),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "io_uring_setup": (425, 425), "ioprio_set": (251, 30),
+    "kcmp": (312, 272), "kexec_file_load": (320, 294), "kexec_load": (246, 104), "keyctl": (250, 219),
+    "add_key": (248, 217), "request_key": (249, 218), "migrate_pages": (256, 238), "mount": (165, 40),
+    "mount_setattr": (442, 442), "move_mount": (429, 429), "move_pages": (279, 239), "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428), "mq_open": (240, 180), "msgget": (68, 186), "perf_event_open": (298, 241),
+    "pidfd_getfd": (438, 438), "pivot_root": (155, 41), "process_madvise": (440, 440), "process_mrelease": (448, 448),
+    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "ptrace": (101, 117), "quotactl": (179, 60),
+    "reboot": (169, 142), "sched_setattr": (314, 274), "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
+    "semget": (64, 190), "setns": (308, 268), "setpriority": (141, 140), "settimeofday": (164, 170), "shmget": (29, 194),
+    "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "timerfd_create": (283, 85), "umount2": (166, 39),
     "unshare": (272, 97), "userfaultfd": (323, 282),
 }  # fmt: skip
 """Calls that are refused whatever their arguments: name to number on (x86_64, aarch64)."""

@@ -7,7 +7,6 @@ candidate's, which must not find it anywhere else.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from reforward.domain.measurement import Output, Tensor

@@ -69,8 +69,9 @@ class Kept:
 
 @dataclass(kw_only=True)
 class Collector:
-    """Watches a pass, of either arm alike: a worker must not see which one it is. Drawn rows are taken as they are when their token arrives, so that a row that is written later counts
-    for nothing; of all rows, those that are wrong by themselves are kept when the clock has stopped.
+    """Watches a pass, of either arm alike: a worker must not see which one it is. Drawn rows are taken as they are when their
+    token arrives, so that a row that is written later counts for nothing; of all rows, those that are wrong by themselves are
+    kept when the clock has stopped.
 
     A worker can see which of its rows were read. So some are drawn of every request alike, each by a lot of its own, and
     only the secret says, when the pass is over, which requests are checked.
