@@ -49,6 +49,15 @@ CONFIG = {
 }  # fmt: skip
 TOKENIZER = {"model": {"vocab": {"a": 0, "b": 1}}, "added_tokens": [{"id": 2, "content": "<s>"}]}
 AZURE = b"TIMESTAMP,ContextTokens,GeneratedTokens\n" + b"2023-11-16 18:15:46.6805900,374,44\n" * 9
+BURSTGPT = b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n" + b"5,A,472,18,490,API log\n" * 9
+OURS = (
+    (
+        b'{"format": "reforward-trace", "version": 1, "time_unit": "ms", "begun_at": "2026-01-02T03:04:05+00:00", '
+        b'"block_size": 64, "block_unit": "token", "salt_id": "x", "source": "y"}\n'
+    )
+    + b'{"timestamp": 1.5, "input_length": 67, "output_length": 5, "e2e_ms": 9, "sampling": {"n": 2}, "status": 200}\n'
+    * 9
+)
 MOONCAKE = b'{"timestamp": 3000, "input_length": 67, "output_length": 5, "hash_ids": [0, 1]}\n' * 9
 LOADED = (
     b"forward.py",
@@ -175,7 +184,7 @@ class Targets:
     def traces(self, draw: random.Random) -> object:
         """A trace file."""
         path = self.folder / "trace"
-        path.write_bytes(damaged(draw, draw.choice((AZURE, MOONCAKE))))
+        path.write_bytes(damaged(draw, draw.choice((AZURE, MOONCAKE, BURSTGPT, OURS))))
         return read_trace(path)
 
     def text(self, draw: random.Random) -> bytes:

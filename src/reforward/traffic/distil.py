@@ -94,7 +94,7 @@ class _Sampler:
         self._requests, self._strata, self._goal = requests, strata, goal
         found = points(requests)
         self._points = Scale(found)(found)
-        self._far = gaps(self._points, thin(self._points)).mean(axis=1)
+        self._window = thin(self._points)
         sizes = np.array([len(stratum) for stratum in strata], dtype=np.float64)
         self._weights, self._shares = sizes, sizes / sizes.sum()
         self._tokens = np.array([(r.prompt_tokens, r.output_tokens) for r in requests], dtype=np.float64)
@@ -118,8 +118,10 @@ class _Sampler:
     def _costs(self, samples: NDArray[np.int64]) -> NDArray[np.float64]:
         """Of samples [m, strata]: energy distance to the window up to a constant, and the worse mismatch of totals."""
         at = self._points[samples]
+        used, places = np.unique(samples, return_inverse=True)
+        far = gaps(self._points[used], self._window).mean(axis=1)[places].reshape(samples.shape)
         within = np.sqrt(((at[:, :, None, :] - at[:, None, :, :]) ** 2).sum(axis=3))
-        energy = 2 * self._far[samples] @ self._shares - np.einsum("i,mij,j->m", self._shares, within, self._shares)
+        energy = 2 * far @ self._shares - np.einsum("i,mij,j->m", self._shares, within, self._shares)
         totals = np.einsum("i,mic->mc", self._weights, self._tokens[samples])
         return energy + MISMATCH * np.abs(np.log(totals / np.array(self._goal))).max(axis=1)
 

@@ -41,7 +41,7 @@ class Trace:
     source: str
     """File name and format."""
     unsorted: int = 0
-    """Rows with an earlier time than a row above them; the requests are sorted."""
+    """Rows with an earlier time than a row above them; the requests are sorted. Ours come in the order in which calls end."""
     failed: int = 0
     """Calls that ended with an error or without a token; they are left out."""
     torn: int = 0
@@ -86,7 +86,7 @@ def read_trace(path: Path) -> Trace:
         requests=requests_of(served, header),
         bad_rows=tuple(bad),
         source=f"{path.name} ({parts[0].format.words})",
-        unsorted=_out_of_order([row.seconds for row in rows]),
+        unsorted=0 if parts[0].format.words == native.FORMAT else _out_of_order([row.seconds for row in rows]),
         failed=len(rows) - len(served),
         torn=sum(part.torn for part in parts),
         header=header,
