@@ -85,11 +85,17 @@ def prefill(worker: LmWorker, slot: int = 0) -> int:
 
 
 def first_token(engine: CpuEngine, candidate: Candidate) -> int:
-    """Prepare, start, prefill."""
+    """Prepare, start, prefill; the worker ends."""
+    return first_answer(engine, candidate)[0]
+
+
+def first_answer(engine: CpuEngine, candidate: Candidate) -> tuple[int, float]:
+    """The token, and the seconds from the frozen source to it; the end of the worker comes after."""
     assert engine.spec is not None
+    begun = time.perf_counter()
     worker = engine.start_lm(engine.prepare(candidate), depth=engine.spec.layers, limits=LIMITS)
     try:
-        return prefill(worker)
+        return prefill(worker), time.perf_counter() - begun
     finally:
         worker.close()
 
@@ -132,8 +138,8 @@ def swap(bench: Bench, repeats: int, colds: int) -> None:
         begun = time.perf_counter()
         prepared = bench.engine.prepare(candidate)
         prepared_s = time.perf_counter() - begun
-        taken = [timed(lambda c=candidate: first_token(bench.engine, c), expected) for _ in range(repeats + 1)][1:]
-        cold = [timed(lambda c=candidate: cold_token(bench, c), expected) for _ in range(colds)]
+        taken = [checked(first_answer(bench.engine, candidate), expected) for _ in range(repeats + 1)][1:]
+        cold = [checked(cold_answer(bench, candidate), expected) for _ in range(colds)]
         ratio = statistics.median(cold) / statistics.median(taken)
         rows.append([name, card.spread(taken), card.spread(cold), f"{ratio:.0f}x", f"{prepared_s:.1f}"])
         bench.figures |= {f"swap_s.{name}": statistics.median(taken), f"cold_s.{name}": statistics.median(cold)}
@@ -142,19 +148,19 @@ def swap(bench: Bench, repeats: int, colds: int) -> None:
     card.table("frozen to first correct token, s, median [min, max]", header, rows)
 
 
-def timed(work: Callable[[], int], expected: int) -> float:
+def checked(answer: tuple[int, float], expected: int) -> float:
+    """Its seconds, if the token is the right one."""
+    if answer[0] != expected:
+        raise RuntimeError(f"first token {answer[0]} differs from the stock forward's {expected}")
+    return answer[1]
+
+
+def cold_answer(bench: Bench, candidate: Candidate) -> tuple[int, float]:
+    """From a second engine, from nothing, on the same device; its weights come from the page cache, builds from theirs."""
     begun = time.perf_counter()
-    token = work()
-    seconds = time.perf_counter() - begun
-    if token != expected:
-        raise RuntimeError(f"first token {token} differs from the stock forward's {expected}")
-    return seconds
-
-
-def cold_token(bench: Bench, candidate: Candidate) -> int:
-    """A second engine from nothing on the same device; its weights come from the page cache, builds from theirs."""
     with open_engine(str(bench.folder), bench.threads, "cuda") as (engine, _):
-        return first_token(engine, candidate)
+        token, _ = first_answer(engine, candidate)
+        return token, time.perf_counter() - begun
 
 
 def decode(bench: Bench) -> None:
@@ -211,9 +217,8 @@ def crash(bench: Bench, count: int) -> None:
                 reasons[failure.reason.splitlines()[0][:90]] += 1
             finally:
                 worker.close()
-            if first_token(engine, stock) != expected:
-                raise RuntimeError("the stock forward's token changed after a crash")
-            taken.append(time.perf_counter() - begun)
+            gone = time.perf_counter() - begun
+            taken.append(gone + checked(first_answer(engine, stock), expected))
         p50, p99 = (float(np.percentile(taken, q)) for q in (50, 99))
         rows.append([name, str(count), f"{p50:.3f}", f"{p99:.3f}", "; ".join(f"{n} x {r}" for r, n in reasons.items())])
         bench.figures |= {f"crash_p50_s.{name}": p50, f"crash_p99_s.{name}": p99}

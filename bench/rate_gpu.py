@@ -10,16 +10,17 @@ time from nothing to the first token: hashing of the weights is not in it, since
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import card
-from engine_gpu import RECIPES, first_token
+from engine_gpu import RECIPES, first_answer, first_token
 from house import CONTRACT
 from rate import CONTRACT as RATE
 from rate import Arm
+from reforward.app.calibrate import FixedPairs
 from reforward.app.config import load_config
 from reforward.app.rates import renamed
 from reforward.app.settings import Settings
@@ -107,7 +108,10 @@ def persistent(arm: Arm, engine: CpuEngine, loaded: Loaded, chosen: list[Candida
     measurer = arm.measurer(engine, loaded)
     workload = workloads(loaded, engine, Settings(requests=4, length_scale=1 / 16)).search
     try:
-        arm.warm(measurer, loaded, workload)
+        if arm.early:
+            arm.warm(measurer, loaded, workload)
+        else:
+            measurer.measure(chosen[0], chosen[0], workload, "fast", FixedPairs(1))  # starts the reference workers
         arm.checking_s = 0.0
         for candidate in chosen:
             begun = time.perf_counter()
@@ -125,9 +129,8 @@ def cold(arm: Arm, loaded: Loaded, threads: int, chosen: list[Candidate]) -> lis
         begun = time.perf_counter()
         with opened(loaded, threads) as engine:
             ready = time.perf_counter()
-            first_token(engine, candidate)
+            firsts.append(ready - begun + first_answer(engine, candidate)[1])
             extra = time.perf_counter() - ready
-            firsts.append(ready + extra - begun)
             workload = workloads(loaded, engine, Settings(requests=4, length_scale=1 / 16)).search
             measurer = arm.measurer(engine, loaded)
             arm.judge(measurer, loaded, workload, candidate)
@@ -141,14 +144,8 @@ def swaps(engine: CpuEngine, chosen: dict[str, Candidate], repeats: int) -> dict
     taken: dict[str, list[float]] = {}
     for name, candidate in chosen.items():
         first_token(engine, candidate)
-        taken[name] = [_seconds(lambda c=candidate: first_token(engine, c)) for _ in range(repeats)]
+        taken[name] = [first_answer(engine, candidate)[1] for _ in range(repeats)]
     return taken
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
 
 
 def main() -> None:

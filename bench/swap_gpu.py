@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import card
-from engine_gpu import LIMITS, Bench, first_token, prefill
+from engine_gpu import LIMITS, Bench, first_answer, first_token, prefill
 from house import open_engine
 from reforward.domain.candidate import Candidate
 from reforward.engine.cuda.engine import CudaEngine
@@ -80,14 +80,10 @@ def telling(candidate: Candidate) -> Candidate:
 
 
 def anatomy(bench: Bench, name: str) -> None:
-    """One candidate: three plain swaps, then one that tells."""
+    """One candidate: five plain swaps, then one that tells."""
     plain, engine = bench.candidates[name], bench.engine
     first_token(engine, plain)
-    taken: list[float] = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        first_token(engine, plain)
-        taken.append(time.perf_counter() - begun)
+    taken = [first_answer(engine, plain)[1] for _ in range(5)]
     candidate = telling(plain)
     prepared = engine.prepare(candidate)
     begun = time.monotonic()

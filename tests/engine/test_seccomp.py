@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,7 +102,7 @@ def test_without_a_pid_namespace_only_itself_may_be_pinned() -> None:
     machine = os.uname().machine
     number = seccomp.CHECKED["sched_setaffinity"][COLUMN]
     for others_in_sight in (True, False):
-        operands = [step.operand for step in seccomp.program(machine, others_in_sight=others_in_sight)]
+        operands = [step.operand for step in seccomp.program(machine, others_in_sight=others_in_sight, device=False)]
         assert (number in operands) == others_in_sight
 
 
@@ -149,8 +151,30 @@ def test_scratch_has_a_quota_of_bytes_and_of_files(engine: CpuEngine) -> None:
 
 def test_the_filter_jumps_only_forward_and_ends_in_a_decision() -> None:
     for machine in seccomp.ARCHITECTURES:
-        steps = seccomp.program(machine, others_in_sight=True)
-        assert steps[-1].code == 0x06
-        for place, step in enumerate(steps):
-            assert place + 1 + max(step.holds, step.fails) < len(steps) or step.code == 0x06
-            assert max(step.holds, step.fails) < 256
+        for device in (False, True):
+            steps = seccomp.program(machine, others_in_sight=True, device=device)
+            assert steps[-1].code == 0x06
+            for place, step in enumerate(steps):
+                assert place + 1 + max(step.holds, step.fails) < len(steps) or step.code == 0x06
+                assert max(step.holds, step.fails) < 256
+
+
+def test_of_a_device_a_unix_socket_is_left_that_connects_to_nothing(tmp_path: Path) -> None:
+    program = (
+        "import errno, socket, sys\n"
+        "from reforward.engine import seccomp, syscalls\n"
+        "syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)\n"
+        "seccomp.load_filter(others_in_sight=False, device=True)\n"
+        "said = []\n"
+        "def act(what, *arguments):\n"
+        "    try: what(*arguments); said.append('ok')\n"
+        "    except OSError as error: said.append(errno.errorcode[error.errno])\n"
+        "act(socket.socket, socket.AF_UNIX, socket.SOCK_STREAM)\n"
+        "act(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).bind('here'))\n"
+        "act(socket.socket, socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "act(socket.socket, socket.AF_INET, socket.SOCK_STREAM)\n"
+        "act(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect('here'))\n"
+        "print(*said)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split() == ["ok", "ok", "EAFNOSUPPORT", "EAFNOSUPPORT", "EPERM"]

@@ -116,6 +116,18 @@ def test_the_plain_part_gives_the_stock_logits(recipe: Any) -> None:
         assert relative(got, expected) < 1e-5
 
 
+def test_small_and_large_attention_agree(recipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = recipe.load("plain")
+    made = torch.Generator().manual_seed(0)
+    for asked, held in ((1, 9), (5, 9), (9, 9)):
+        q = torch.randn(asked, 8, 16, generator=made)
+        keys, values = (torch.randn(2, held, 16, generator=made) for _ in range(2))
+        small = plain.mix(q, keys, values)
+        monkeypatch.setattr(plain, "SMALL", 0)
+        assert torch.allclose(small, plain.mix(q, keys, values), atol=1e-5)
+        monkeypatch.undo()
+
+
 def test_another_shape_is_refused_with_the_reason(recipe: Any) -> None:
     with pytest.raises(BadInput, match="hidden = 128"):
         recipe.load("engine").check_shape(SMALL, torch.bfloat16)

@@ -18,9 +18,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def host(forward: type, weights: dict[str, torch.Tensor]) -> LmHost:
-    return LmHost(
-        forward, spec=SPEC, weights=weights, packed={}, limits=LIMITS, artifacts=Path(), dtype=torch.float32
-    )
+    return LmHost(forward, spec=SPEC, weights=weights, packed={}, limits=LIMITS, artifacts=Path(), dtype=torch.float32)
 
 
 @pytest.fixture

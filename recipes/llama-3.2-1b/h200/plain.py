@@ -9,6 +9,9 @@ from reforward.models.llama import apply_rope, rms_norm, rope_angles, silu_mul
 from reforward.runtime.forward import Batch, Build, Segment
 
 
+SMALL = 1 << 20  # tokens asked times positions held
+
+
 class Plain:
     """One call advances every segment of a ragged batch; projections are shared, attention runs by segment."""
 
@@ -55,11 +58,28 @@ class Plain:
 
 
 def mix(q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Causal attention of the last T of P held positions: q [T, H, D], keys and values [K, P, D]; returns [T, H * D]."""
+    """Causal attention of the last T of P held positions: q [T, H, D], keys and values [K, P, D]; returns [T, H * D].
+
+    Small ones as two products, whose kernels are loaded anyway: those of `scaled_dot_product_attention` take half a second.
+    """
     asked, held = q.shape[0], keys.shape[1]
+    if asked * held <= SMALL:
+        return mix_small(q, keys, values)
     alone, square = asked == 1, asked == held
     mask = None if alone or square else causal_lower_right(asked, held)
     mixed = F.scaled_dot_product_attention(
         q.transpose(0, 1)[None], keys[None], values[None], attn_mask=mask, is_causal=square and not alone, enable_gqa=True
     )
     return mixed[0].transpose(0, 1).reshape(asked, -1)
+
+
+def mix_small(q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The same; holds all scores, [K, H / K * T, P] fp32, at once."""
+    asked, heads, size = q.shape
+    groups, held = keys.shape[:2]
+    grouped = q.view(asked, groups, -1, size).permute(1, 2, 0, 3).reshape(groups, -1, size)
+    scores = torch.bmm(grouped, keys.transpose(1, 2)).float().mul_(size**-0.5).view(groups, -1, asked, held)
+    places = torch.arange(held, device=q.device)
+    scores = scores.masked_fill(places > places[held - asked :, None], -torch.inf)
+    mixed = torch.bmm(scores.softmax(-1).to(q.dtype).view(groups, -1, held), values)
+    return mixed.view(groups, -1, asked, size).permute(2, 0, 1, 3).reshape(asked, -1)

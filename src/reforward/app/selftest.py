@@ -37,6 +37,8 @@ AA_SESSIONS = 10
 """Sessions of identical code per host in a full run."""
 LIMITS = {"max_step_s": 30.0, "max_build_s": 120.0, "memory_slack": 128 << 20}
 """The tiny subjects' weights are no yardstick of memory: what PyTorch itself imports on demand is a hundred times as much."""
+DEVICE_SLACK = 512 << 20
+"""What a graph, or another thread's handle of a library, takes on a device."""
 FULL = {"max_pairs": 9}
 QUICK = {"min_pairs": 2, "max_pairs": 2, "fast_pairs": 2}
 PATIENT = {"min_pairs": 2, "max_pairs": 8, "fast_pairs": 8}
@@ -114,7 +116,7 @@ class Bench:
             return _outcome(case, "skipped", "-", "-", missing, True, begun)
         try:
             candidate = case.candidate(self.loaded.stock)
-            contract = contract_for(case.host, full=self.full, patient="slower" in case.expect)
+            contract = self._contract(case.host, full=self.full, patient="slower" in case.expect)
             for _ in range(case.sessions - 1):
                 self._session(candidate, contract, case.tier, steps=case.steps)
             facts, verdict = self._session(candidate, contract, case.tier, steps=case.steps)
@@ -127,7 +129,7 @@ class Bench:
         """Two arms of the same code under two names. All of them share the error budget of one run."""
         begun = time.monotonic()
         candidate = renamed(self.loaded.stock, number)
-        contract = contract_for(candidate.host, full=True, patient=False)
+        contract = self._contract(candidate.host, full=True, patient=False)
         facts, verdict = self._session(candidate, contract, "slow", confirmations=number)
         return Outcome(
             case=f"identical arms {number + 1}",
@@ -147,6 +149,10 @@ class Bench:
         for measurer in self.measurers.values():
             measurer.close()
         self.engine.close()
+
+    def _contract(self, host: Host, *, full: bool, patient: bool) -> Contract:
+        contract = contract_for(host, full=full, patient=patient)
+        return contract if self.engine.target.launch.device == "cpu" else replace(contract, memory_slack=DEVICE_SLACK)
 
     def _session(
         self, candidate: Candidate, contract: Contract, tier: Tier, *, steps: int = 1, confirmations: int = 0
@@ -168,6 +174,8 @@ class Bench:
         """What the case needs and this machine lacks; empty if nothing."""
         if "gpu" in case.needs and self.engine.target.launch.device == "cpu":
             return "needs a GPU, and an engine that runs on it"
+        if "cpu" in case.needs and self.engine.target.launch.device != "cpu":
+            return "its native code runs on a CPU"
         if "compiler" in case.needs and "c++" not in tools_here():
             return TOOLS["c++"]
         return ""

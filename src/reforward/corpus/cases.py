@@ -4,7 +4,7 @@ header at the end of its docstring, what the judge must make of it.
     Reported: who described the idea, and where (hostile cases)
     Covers: items of `corpus/items.py`, separated by semicolons
     Expect: `honest`, or what the verdict must be, separated by commas: a reason code, or `failed@<stage>`
-    Needs: what the machine must have, of `gpu`, `compiler` (optional)
+    Needs: what the machine must have, of `gpu` or `cpu` as the device that runs it, and `compiler` (optional)
     Tier: `fast` or `slow`; the default is slow, the tier that promotes (optional)
     Sessions: how many to run; the last one is judged (optional)
     Steps: greedy steps that a call may ask for (optional, lm)
@@ -29,7 +29,7 @@ from reforward.domain.verdict import Reason
 FOLDER = Path(__file__).parent / "cases"
 ENTRIES: dict[Host, str] = {"lm": "forward.py:Forward", "module": "network.py:Network"}
 FIELDS = ("Reported", "Covers", "Expect", "Needs", "Tier", "Sessions", "Steps")
-NEEDS = frozenset({"gpu", "compiler"})
+NEEDS = frozenset({"gpu", "cpu", "compiler"})
 HONEST = "honest"
 GAIN_REASONS = frozenset[Reason]({"slower", "no-gain", "identical"})
 """For which an honest candidate may be rejected."""

@@ -63,6 +63,7 @@ def _become_worker(
             file_bytes=message.memory_bytes if pack_file else sandbox.FILE_BYTES,
             readable=[folder for folder in (*opened.readable, message.readable) if folder],
             writable=[*([message.writable] if message.writable else []), *((sandbox.THREADS, *NODES) if opened.card else ())],
+            device=opened.card is not None,
         )
         os.chdir(scratch)
         _only_keep({0, 1, 2, descriptors[0], *descriptors[3:], pack_descriptor, *resident.descriptors})

@@ -90,8 +90,9 @@ def confine(
     file_bytes: int,
     readable: Sequence[str],
     writable: Sequence[str],
+    device: bool = False,
 ) -> tuple[str, ...]:
-    """In the worker, before any candidate code: everything else. Returns what was granted."""
+    """In the worker, before any candidate code: everything else. Returns what was granted. `device`: it uses one's driver."""
     alone = os.getpid() == 1
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("own /proc", lambda: syscalls.mount("proc", "/proc", "proc", _quiet())),
@@ -102,7 +103,7 @@ def confine(
         ("no new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),
         ("landlock", lambda: landlock([*SYSTEM, *python_folders(), *readable], [str(scratch), *OWN, *writable])),
         ("no capabilities", syscalls.drop_capabilities),
-        ("seccomp", lambda: seccomp.load_filter(others_in_sight=not alone)),
+        ("seccomp", lambda: seccomp.load_filter(others_in_sight=not alone, device=device)),
     )
     granted: list[str] = []
     for name, apply in steps:

@@ -4,7 +4,8 @@ The rest of the sandbox says what a worker may see and how much it may use; this
 processes' memory, new namespaces (and the capabilities that come with them), mounts, kernel interfaces with a long record of
 holes, sockets, memory and work of the kernel's own that no process is charged for (System V segments and queues, requests
 that go on while their owner is stopped), and calls by which one process slows another. Of sockets only connected stream pairs
-are left, since a socket in the file system may belong to a service that trusts our user.
+are left, since a socket in the file system may belong to a service that trusts our user. On a device its driver also listens on
+a unix socket of its own; there such a socket can be made, and connected to nothing.
 
 Kernel: https://docs.kernel.org/userspace-api/seccomp_filter.html; instructions: Linux `include/uapi/linux/bpf_common.h`.
 """
@@ -36,15 +37,16 @@ NUMBERS: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 """Calls that are refused whatever their arguments: name to number on (x86_64, aarch64)."""
 CHECKED: dict[str, tuple[int, int]] = {
-    "clone": (56, 220), "clone3": (435, 435), "madvise": (28, 233), "sched_setaffinity": (203, 122), "socket": (41, 198),
-    "socketpair": (53, 199),
+    "clone": (56, 220), "clone3": (435, 435), "connect": (42, 203), "madvise": (28, 233), "sched_setaffinity": (203, 122),
+    "socket": (41, 198), "socketpair": (53, 199),
 }  # fmt: skip
 """Calls that are refused for some arguments, or in a way of their own."""
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Machine to column above and the kernel's own number for it (`AUDIT_ARCH_*`)."""
 NEW_NAMESPACES = 0x7E020000
 """All CLONE_NEW* that clone(2) knows."""
-SOCK_KIND, SOCK_DGRAM = 0xF, 2
+SOCK_KIND, SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 0xF, 1, 2, 5
+AF_UNIX = 1
 MADV_COLD, MADV_PAGEOUT = 20, 21
 """Would push the pages of the shared weights out of memory, for the other arm too."""
 
@@ -67,22 +69,25 @@ class Instruction(NamedTuple):
     operand: int
 
 
-def load_filter(*, others_in_sight: bool) -> None:
+def load_filter(*, others_in_sight: bool, device: bool) -> None:
     """Refuse the calls above from now on, for this process and all that it starts. `OSError` if the kernel refuses.
 
-    `others_in_sight`: there is no pid namespace of its own, so affinity may be set of this thread only.
+    `others_in_sight`: there is no pid namespace of its own, so affinity may be set of this thread only. `device`: for a worker
+    that uses a device's driver.
     """
     machine = os.uname().machine
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no table of calls for {machine}")
-    code = b"".join(struct.pack("=HBBI", *step) for step in program(machine, others_in_sight=others_in_sight))
+    code = b"".join(
+        struct.pack("=HBBI", *step) for step in program(machine, others_in_sight=others_in_sight, device=device)
+    )
     steps = ctypes.create_string_buffer(code, len(code))
     about = struct.pack("@HP", len(code) // 8, ctypes.addressof(steps))
     mode, flags = ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(_SPEC_ALLOW)
     syscalls.syscall(_SECCOMP[ARCHITECTURES[machine][0]], mode, flags, ctypes.c_char_p(about))
 
 
-def program(machine: str, *, others_in_sight: bool) -> list[Instruction]:
+def program(machine: str, *, others_in_sight: bool, device: bool) -> list[Instruction]:
     """The whole filter for one machine."""
     column, architecture = ARCHITECTURES[machine]
     number = {name: numbers[column] for name, numbers in (NUMBERS | CHECKED).items()}
@@ -96,7 +101,8 @@ def program(machine: str, *, others_in_sight: bool) -> list[Instruction]:
         *refused,
         *_when(number["clone3"], [_refuse(errno.ENOSYS)]),  # its flags lie in memory; callers fall back to clone
         *_when(number["clone"], _if_any_bit(0, NEW_NAMESPACES)),
-        *_when(number["socket"], [_refuse(errno.EAFNOSUPPORT)]),
+        *_when(number["socket"], _unless_unix_stream() if device else [_refuse(errno.EAFNOSUPPORT)]),
+        *_when(number["connect"], [_refuse(errno.EPERM)]),
         *_when(number["socketpair"], _if_one_of(1, [SOCK_DGRAM], mask=SOCK_KIND)),
         *_when(number["madvise"], _if_one_of(2, [MADV_COLD, MADV_PAGEOUT])),
         *(_when(number["sched_setaffinity"], _unless_zero(0)) if others_in_sight else []),
@@ -135,6 +141,19 @@ def _if_any_bit(index: int, bits: int) -> list[Instruction]:
 def _if_one_of(index: int, values: Sequence[int], *, mask: int = 0xFFFFFFFF) -> list[Instruction]:
     tests = [step for value in values for step in _when(value, [_refuse(errno.EPERM)])]
     return [_argument(index), Instruction(_AND, 0, 0, mask), *tests, *_DECIDED]
+
+
+def _unless_unix_stream() -> list[Instruction]:
+    """A datagram socket would need no connection to reach somebody."""
+    kinds = [step for kind in (SOCK_STREAM, SOCK_SEQPACKET) for step in _when(kind, _DECIDED)]
+    masked = [_argument(1), Instruction(_AND, 0, 0, SOCK_KIND)]
+    return [
+        _argument(0),
+        *_unless(AF_UNIX, [_refuse(errno.EAFNOSUPPORT)]),
+        *masked,
+        *kinds,
+        _refuse(errno.EAFNOSUPPORT),
+    ]
 
 
 def _unless_zero(index: int) -> list[Instruction]:

@@ -16,7 +16,7 @@ from reforward.runtime.forward import Batch, Limits, Segment
 
 WIDEST = 8
 """Batches of more sequences are not captured."""
-WARM_STEPS = 2
+WARM_STEPS = 1
 """Steps before the capture, in which libraries allocate what they need."""
 
 

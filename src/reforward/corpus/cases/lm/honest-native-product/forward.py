@@ -1,7 +1,7 @@
 """Compiles a product in C++ in its build and calls it through ctypes for the gated part of single tokens.
 
 Expect: honest
-Needs: compiler
+Needs: compiler; cpu
 """
 
 import ctypes

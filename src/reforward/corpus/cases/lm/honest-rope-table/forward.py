@@ -10,7 +10,7 @@ import torch
 class Forward(stock.Forward):
     def __init__(self, build):
         super().__init__(build)
-        angles = stock.rope_angles(torch.arange(build.limits.length), build.spec, build.dtype)
+        angles = stock.rope_angles(torch.arange(build.limits.length, device=build.device), build.spec, build.dtype)
         self.angles = angles
 
     def step(self, batch, logits):
