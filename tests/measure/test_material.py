@@ -7,7 +7,7 @@ import pytest
 from reforward.domain.errors import BadInput
 from reforward.domain.workload import Request, Workload
 from reforward.measure.references import CHUNK, ROWS, chunks
-from reforward.measure.shorten import FAST_PROMPT, shorten
+from reforward.measure.shorten import FAST_PROMPT, FAST_TOKENS, shorten
 from reforward.measure.text import corpus, prompts
 
 
@@ -42,7 +42,7 @@ def workload(prompt: int, output: int, concurrency: int) -> Workload:
 
 
 def test_the_fast_workload_is_one_wave_with_the_ratio_kept() -> None:
-    fast = shorten(workload(500, 100, 3))
+    fast = shorten(workload(500, 100, 3), FAST_TOKENS)
     assert [request.output_tokens for request in fast.requests] == [5] * 3
     assert sum(request.prompt_tokens for request in fast.requests) == pytest.approx(3 * 5 * 5, abs=2)
     assert len({request.prompt_tokens for request in fast.requests}) == 3
@@ -51,13 +51,13 @@ def test_the_fast_workload_is_one_wave_with_the_ratio_kept() -> None:
 
 @pytest.mark.parametrize(("concurrency", "outputs"), [(1, 8), (2, 8), (4, 4), (16, 4)])
 def test_more_requests_at_once_produce_fewer_tokens_each(concurrency: int, outputs: int) -> None:
-    fast = shorten(workload(500, 100, concurrency))
+    fast = shorten(workload(500, 100, concurrency), FAST_TOKENS)
     assert {request.output_tokens for request in fast.requests} == {outputs}
 
 
 def test_the_fast_prompt_is_capped_and_never_empty() -> None:
-    assert shorten(workload(100_000, 1, 1)).requests[0].prompt_tokens == FAST_PROMPT
-    assert shorten(workload(1, 1000, 1)).requests[0].prompt_tokens == 1
+    assert shorten(workload(100_000, 1, 1), FAST_TOKENS).requests[0].prompt_tokens == FAST_PROMPT
+    assert shorten(workload(1, 1000, 1), FAST_TOKENS).requests[0].prompt_tokens == 1
 
 
 @pytest.mark.parametrize(

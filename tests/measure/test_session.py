@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -251,6 +252,41 @@ def test_a_failing_incumbent_is_named_and_the_next_session_works() -> None:
     facts, outputs = measurer.measure(FAST, stock, WORKLOAD, "slow", Pairs(2))
     assert isinstance(facts, Measurement)
     assert outputs
+
+
+def on_device(role: Role) -> tuple[ScriptedEngine, Facts]:
+    """The same session, on an engine that says that it runs on a device."""
+    engine, measurer, stock = lm(role)
+    engine.target = replace(engine.target, launch=replace(engine.target.launch, device="cuda:0"))
+    return engine, measurer.measure(FAST, stock, WORKLOAD, "fast", Pairs(2))
+
+
+def test_on_a_device_both_workers_of_a_pair_start_together_and_passes_are_longer() -> None:
+    engine, facts = on_device(Role())
+    samples = measurement(facts).samples
+    assert ["".join(s.arm[0] for s in samples if s.launch == n) for n in range(2)] == ["icci", "ciic"]
+    assert min(s.decode_tokens for s in samples) > 2 * max(
+        s.decode_tokens for s in measurement(run(Role(), "fast")[1]).samples
+    )
+    assert all(worker.closed for worker in engine.started if worker.candidate == FAST)
+
+
+def test_on_a_device_a_candidate_that_does_not_start_is_named_and_the_other_ended() -> None:
+    engine, facts = on_device(Role(fails=("load", 1)))
+    assert isinstance(facts[0], Failed)
+    assert (facts[0].arm, facts[0].stage) == ("candidate", "load")
+    assert all(worker.closed for worker in engine.started)
+
+
+def test_reference_workers_that_went_with_their_engine_are_started_again() -> None:
+    engine, measurer, stock = lm(Role())
+    assert isinstance(measurer.measure(FAST, stock, WORKLOAD, "slow", Pairs(2))[0], Measurement)
+    held = [worker for worker in engine.started if not worker.closed]
+    for worker in held:
+        worker.role = replace(worker.role, fails=("run", 0))
+    assert isinstance(measurer.measure(FAST, stock, WORKLOAD, "slow", Pairs(2))[0], Measurement)
+    assert held
+    assert all(worker.closed for worker in held)
 
 
 def test_a_failing_reference_is_a_lost_engine() -> None:

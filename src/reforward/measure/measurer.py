@@ -21,7 +21,7 @@ from reforward.measure.module import ModuleTrial
 from reforward.measure.references import References
 from reforward.measure.replay import Clock
 from reforward.measure.session import ArmFailed, Session, Trial, blame
-from reforward.measure.shorten import shorten
+from reforward.measure.shorten import DEVICE_TOKENS, FAST_TOKENS, shorten
 from reforward.measure.text import Encode
 
 ARMS: tuple[ArmName, ...] = ("incumbent", "candidate")
@@ -72,7 +72,7 @@ class Measurer:
                 with blame(arm):
                     arms[arm] = self.engine.prepare(candidate if arm == "candidate" else incumbent)
             trial = self._trial(workload, tier, nonce)
-            session = Session(trial, arms, stopping)
+            session = Session(trial, arms, stopping, together=self._on_device)
             session.run()
         except ArmFailed as failure:
             return _failed(failure, candidate, workload, tier, self.engine.target.id, started), ()
@@ -122,12 +122,16 @@ class Measurer:
         """End the reference workers."""
         self.references.close()
 
+    @property
+    def _on_device(self) -> bool:
+        return self.engine.target.launch.device != "cpu"
+
     def _trial(self, workload: Workload, tier: Tier, nonce: str) -> Trial:
         if workload.inputs:
             return ModuleTrial(self.engine, self.references, tier, nonce, inputs=workload.inputs, clock=self.clock)
         if self.encode is None:
             raise BadInput("a workload of requests needs a tokenizer; this subject has none")
-        played = shorten(workload) if tier == "fast" else workload
+        played = shorten(workload, DEVICE_TOKENS if self._on_device else FAST_TOKENS) if tier == "fast" else workload
         return LmTrial(
             self.engine, self.references, self.contract, played, tier, nonce,
             encode=self.encode, clock=self.clock, steps=self.steps, draw=self.draw,

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,6 +16,9 @@ ORDERS: tuple[tuple[ArmName, ...], ...] = (
     ("candidate", "incumbent", "incumbent", "candidate"),
 )
 """ABBA and BAAB in turn, so that neither a drift within a pair nor the place at the start favours an arm."""
+
+
+PAUSED: tuple[ArmName, ArmName] = ("candidate", "incumbent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +83,16 @@ class ArmLog:
 
 
 class Session:
-    """Runs pairs until `stopping` has seen enough; samples are kept in the order taken, none is dropped."""
+    """Runs pairs until `stopping` has seen enough; samples are kept in the order taken, none is dropped.
 
-    def __init__(self, trial: Trial, arms: dict[ArmName, Prepared], stopping: Stopping) -> None:
-        self.trial, self.stopping = trial, stopping
+    `together`: both workers of a pair start at the same time. On a device that is waiting for its driver, most of it; on a CPU
+    they would take the processor from one another.
+    """
+
+    def __init__(
+        self, trial: Trial, arms: dict[ArmName, Prepared], stopping: Stopping, *, together: bool = False
+    ) -> None:
+        self.trial, self.stopping, self.together = trial, stopping, together
         self.logs = {name: ArmLog(prepared=prepared) for name, prepared in arms.items()}
         self.samples: list[Sample] = []
 
@@ -99,9 +109,11 @@ class Session:
         order = ORDERS[launch % 2]
         workers: dict[ArmName, Worker] = {}
         try:
+            if self.together:
+                self._launch_both(workers)
             for arm in order[:2]:
                 with blame(arm):
-                    workers[arm] = self._launch(arm, launch)
+                    workers[arm] = self._warmed(workers[arm], launch) if self.together else self._launch(arm, launch)
             for place, arm in enumerate(order):
                 with blame(arm):
                     self._pass(workers[arm], arm, launch, place // 2)
@@ -122,6 +134,29 @@ class Session:
         except BaseException:
             worker.close()
             raise
+        return worker
+
+    def _launch_both(self, workers: dict[ArmName, Worker]) -> None:
+        """Start both, then pause them: the candidate first, since what it left running must not be the incumbent's fault."""
+        with ThreadPoolExecutor(len(self.logs)) as pool:
+            coming: dict[ArmName, Future[Worker]] = {
+                arm: pool.submit(self.trial.start, log.prepared) for arm, log in self.logs.items()
+            }
+        failed = [arm for arm, future in coming.items() if future.exception()]
+        workers |= {arm: future.result() for arm, future in coming.items() if arm not in failed}
+        for arm in failed:
+            with blame(arm):
+                coming[arm].result()
+        for arm in PAUSED:
+            log, worker = self.logs[arm], workers[arm]
+            log.watermarks.append(worker.watermark)
+            log.load_s.append(worker.load_s)
+            with blame(arm):
+                worker.pause()
+
+    def _warmed(self, worker: Worker, launch: int) -> Worker:
+        worker.resume()
+        self.trial.warm(worker, launch)
         return worker
 
     def _pass(self, worker: Worker, arm: ArmName, launch: int, text: int) -> None:

@@ -80,6 +80,10 @@ class CudaEngine(CpuEngine):
             raise Tampered(f"memory of the device that all share was changed ({', '.join(swept.changed)})")
         return swept
 
+    def _memory(self, prepared: Prepared) -> int:
+        """Mapped memory of the device takes address space of the host too."""
+        return super()._memory(prepared) + self._server().opened.nbytes + prepared.packed_bytes
+
     def _handle(self, process: Process, candidate: Candidate, shared: Memory, outbox: int, limits: Limits) -> LmHandle:
         assert self.spec is not None
         return CudaLmHandle(
