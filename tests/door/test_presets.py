@@ -100,3 +100,10 @@ def test_a_model_is_optional_where_the_program_has_one_of_its_own(tmp_path):
     around = {"PATH": "/nonexistent", "HOME": str(tmp_path)}
     assert "--model" not in parse_agent("codex", around, base_url=None).words
     assert parse_agent("codex:m", around, base_url=None).words[-2:] == ("--model", "m")
+
+
+def test_state_that_its_user_has_moved_is_where_the_program_may_write(tmp_path):
+    around = {"PATH": "/nonexistent", "HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / "moved")}
+    agent = parse_agent("claude-code", around, base_url=None)
+    assert list(agent.writes) == [tmp_path / "moved"]
+    assert agent.environment["CLAUDE_CONFIG_DIR"] == str(tmp_path / "moved")

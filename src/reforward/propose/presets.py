@@ -37,6 +37,8 @@ class Preset:
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     state: tuple[str, ...] = ()
     """Folders below the home folder that it writes."""
+    moved: str = ""
+    """Variable that names another folder for its state, if it has one."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     model_needed: bool = False
 
@@ -51,6 +53,7 @@ PRESETS = {
         remedy="npm install -g @anthropic-ai/claude-code",
         config={"mcp.json": json.dumps(CLAUDE)},
         state=(".claude",),
+        moved="CLAUDE_CONFIG_DIR",
         environment={"CLAUDE_CONFIG_DIR": "{home}/.claude", "DISABLE_AUTOUPDATER": "1", "MCP_TOOL_TIMEOUT": "120000"},
     ),
     "codex": Preset(
@@ -62,6 +65,7 @@ PRESETS = {
         remedy="npm install -g @openai/codex",
         config={".codex/config.toml": CODEX},
         state=(".codex",),
+        moved="CODEX_HOME",
     ),
     "opencode": Preset(
         words=("opencode", "run", TASK, "--format", "json"),
@@ -75,6 +79,7 @@ PRESETS = {
         model="--model",
         remedy="pip install mini-swe-agent",
         state=(".config/mini-swe-agent",),
+        moved="MSWEA_GLOBAL_CONFIG_DIR",
         environment={"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_SILENT_STARTUP": "1"},
         model_needed=True,
     ),
@@ -83,16 +88,16 @@ PRESETS = {
 
 
 def started(name: str, model: str, around: Mapping[str, str]) -> Command:
-    """The agent; `around` is the environment that it will find, with HOME in it."""
+    """The agent; `around` is the environment that it will find, with HOME in it. What is set there stays."""
     preset = PRESETS[name]
     home = Path(around.get("HOME", "/nonexistent"))
-    words = (*preset.words, preset.model, model) if model else preset.words
-    spec = f"{name}:{model}" if model else name
+    told = {variable: text.replace("{home}", str(home)) for variable, text in preset.environment.items()}
+    elsewhere = around.get(preset.moved)
     return Command(
-        words,
-        {**around, **{name: text.replace("{home}", str(home)) for name, text in preset.environment.items()}},
-        spec=spec,
+        (*preset.words, preset.model, model) if model else preset.words,
+        {**told, **around},
+        spec=f"{name}:{model}" if model else name,
         remedy=preset.remedy,
         config=preset.config,
-        writes=[home / place for place in preset.state],
+        writes=[Path(elsewhere)] if elsewhere else [home / place for place in preset.state],
     )
