@@ -25,8 +25,9 @@ def timed_pairs() -> list[Timed]:
 
 def _rank(rank: int, meet: Path, queue: Any) -> None:
     import torch
-    import torch.distributed as group
+    import torch.distributed as distributed
 
+    group: Any = distributed
     torch.cuda.set_device(rank)
     group.init_process_group("nccl", init_method=f"file://{meet}", rank=rank, world_size=RANKS)
     rows = [row for nbytes in SIZES for row in _at(torch, group, nbytes)]
@@ -44,7 +45,7 @@ def _at(torch: Any, group: Any, nbytes: int) -> list[Timed]:
         "all_gather": lambda: group.all_gather_into_tensor(wide, ours),
         "all_to_all": lambda: group.all_to_all_single(other, ours),
     }
-    sizes = {"ranks": RANKS, "bytes": nbytes}
+    sizes: dict[str, float] = {"ranks": RANKS, "bytes": nbytes}
     return [
         Timed(family=name, sizes=sizes, dtype="bf16", seconds=_seconds(torch, call), moved=nbytes)
         for name, call in kinds.items()

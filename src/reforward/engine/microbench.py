@@ -11,7 +11,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class Timed:
     """One operator of one shape. Seconds; the bytes that must move and the operations that must be done."""
 
     family: str
-    sizes: dict[str, float]
+    sizes: Mapping[str, float]
     dtype: str
     seconds: float
     flops: float = 0.0
@@ -223,8 +223,9 @@ def deal(pairs: int, experts: int, skew: float) -> list[int]:
 def main() -> None:
     """Time everything, print."""
     device, threads = sys.argv[1], int(sys.argv[2])
-    import torch
+    import torch as real
 
+    torch: Any = real
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     gpu = device.startswith("cuda")
@@ -234,8 +235,8 @@ def main() -> None:
         from reforward.engine.collectives import timed_pairs
 
         rows += timed_pairs()
-    found = torch.cuda.get_device_properties(0) if gpu else None
-    name, memory = (found.name, found.total_memory) if found else ("cpu", 0)
+    found: Any = torch.cuda.get_device_properties(0) if gpu else None
+    name, memory = (str(found.name), int(found.total_memory)) if found else ("cpu", 0)
     print(json.dumps({"device": name, "memory": memory, "count": torch.cuda.device_count() if gpu else 1,
                       "rows": [asdict(row) for row in rows]}))  # fmt: skip
 

@@ -43,7 +43,7 @@ class Pair:
         """[requests] seconds that caches take from one GPU to another: ranks send at the same time."""
         gpu = self.decode.question.gpu
         link = gpu.link if self.gpus <= gpu.scale_up else gpu.scale_out
-        return prompts * self.decode.memory.kv_bytes_per_token / link
+        return prompts.astype(np.float64) * (self.decode.memory.kv_bytes_per_token / link)
 
     def at(self, rate: float, z: float = 0.0) -> Outcome:
         """Replay all prefill replicas, and one that answers, at a rate of the whole pair."""

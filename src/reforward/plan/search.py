@@ -282,8 +282,8 @@ def curve(row: Row) -> tuple[tuple[float, float], ...]:
 def _percentiles(question: Question, outcome: Outcome) -> dict[str, float]:
     """By name: the usual ones, and those that the SLA names."""
     usual: list[tuple[Metric, float]] = [(metric, float(place)) for metric in METRICS for place in (50, 90, 99)]
-    named = [(one.metric, one.percentile) for one in question.sla]
-    places: dict[tuple[Metric, float], None] = dict.fromkeys([*usual, *named])
+    named: list[tuple[Metric, float]] = [(one.metric, one.percentile) for one in question.sla]
+    places = {place: None for place in (*usual, *named)}
     return {f"{name}_p{place:g}": measured(name, place, outcome.run, outcome.first) for name, place in places}
 
 

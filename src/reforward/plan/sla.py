@@ -91,5 +91,5 @@ def weighted_percentile(values: NDArray[np.float64], counts: NDArray[np.float64]
         return 0.0
     order = np.argsort(values)
     total: NDArray[np.float64] = np.cumsum(counts[order])
-    place = int(np.searchsorted(total, percentile / 100 * total[-1]))
+    place = int(np.searchsorted(total, percentile / 100 * float(total[-1])))
     return float(values[order][min(place, len(values) - 1)])
