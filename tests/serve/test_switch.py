@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from reforward.domain.deployment import Deployment, Rollout, Validity
-from reforward.domain.errors import BadInput
+from reforward.domain.errors import BadInput, CandidateFailed
 from reforward.engine.scripted import Pace, Role, scripted_candidate
 from reforward.serve.rollout import Policy
 from reforward.serve.switch import Choice
@@ -70,10 +70,20 @@ def test_a_worker_that_dies_again_and_again_loses_no_request() -> None:
 
 
 def test_a_request_that_no_worker_survives_ends_with_an_error() -> None:
-    served = Served(stock=Role(fails=("run", 10))).start()
-    one = served.ask(range(1, 120), 5).wait()
-    assert one.pieces[-1].reason == "error"
+    poison = {"on": False}
+
+    def deadly(rows: np.ndarray, before: np.ndarray | None, draw: np.random.Generator) -> np.ndarray:
+        if poison["on"]:
+            raise CandidateFailed("run", "poisoned")
+        return rows
+
+    served = Served(stock=Role(twist=deadly)).start()
+    poison["on"] = True
+    one = served.ask([7, 8], 5).wait()
+    assert [piece.reason for piece in one.pieces] == ["error"]
     assert "6 workers died" in one.pieces[-1].error
+    poison["on"] = False
+    check(served, [served.ask([7, 8], 5)], [[7, 8]], 5)
     served.close()
 
 

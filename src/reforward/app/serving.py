@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import secrets
+import signal
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -222,8 +223,10 @@ def _server(app: Any, drain: Callable[[], None]) -> uvicorn.Server:
 
     class Draining(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
+            """End in order. uvicorn's own would raise the signal again at the end, before anything of ours is closed."""
             drain()
-            super().handle_exit(sig, frame)
+            self.force_exit = self.should_exit and sig == signal.SIGINT
+            self.should_exit = True
 
     return Draining(config)
 
