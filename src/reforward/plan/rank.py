@@ -146,8 +146,10 @@ class Rank:
     def _need(self, steps: int) -> int:
         """Blocks that decoding takes in the next `steps` steps."""
         size = self.limits.block_size
-        turns, rest = divmod(steps, size)
         first = -self.steps % size
+        if steps == 1:
+            return self._residues[first]
+        turns, rest = divmod(steps, size)
         return turns * len(self._base) + sum(self._residues[(first - i) % size] for i in range(rest))
 
     def _steps_with_blocks(self) -> int:

@@ -144,6 +144,7 @@ class _Run:
         self.resting: dict[int, float] = {}
         self.long_gaps: list[float] = []
         self.log: list[Floats] = []
+        self.single: list[tuple[float, ...]] = []
 
     def run(self) -> Replayed:
         while self.left:
@@ -196,7 +197,7 @@ class _Run:
             self._note_admitted(load)
         work = self._together(loads)
         seconds = self._seconds(work)
-        self._note(np.array([seconds]), work, sum(load.batch for load in loads))
+        self._note_one(seconds, work, sum(load.batch for load in loads))
         self._pass(self.now + seconds, [], 1)
         for rank, load in zip(self.ranks, loads, strict=True):
             for index in rank.complete(load):
@@ -246,16 +247,28 @@ class _Run:
         self.left -= len(rank.finished)
         rank.finished.clear()
 
-    def _note(self, seconds: Floats, work: Load, answered: float) -> None:
+    def _note(self, seconds: Floats, work: Load, answered: int) -> None:
         rows = np.zeros((7, len(seconds)))
         rows[0] = self.now + np.cumsum(seconds) - seconds
         rows[1] = seconds
-        rows[2], rows[3], rows[4] = work.prefill_tokens, work.prefill_pairs, work.batch
+        rows[4] = work.batch
         rows[5] = work.context + work.batch * np.arange(len(seconds))
         rows[6] = answered
+        self._flush()
         self.log.append(rows)
 
+    def _note_one(self, seconds: float, work: Load, answered: int) -> None:
+        """One step, kept as a row until the next run of steps."""
+        row = (self.now, seconds, work.prefill_tokens, work.prefill_pairs, work.batch, work.context, answered)
+        self.single.append(row)
+
+    def _flush(self) -> None:
+        if self.single:
+            self.log.append(np.array(self.single, dtype=float).T)
+            self.single.clear()
+
     def _result(self) -> Replayed:
+        self._flush()
         rows = np.concatenate(self.log, axis=1)
         return Replayed(
             arrival=self.traffic.arrival,
