@@ -25,7 +25,7 @@ test: $(VENV)/.test ## lint, types, layers, tests
 	@$(BIN)/python -m pytest
 
 bench: $(VENV)/.bench ## every benchmark that this machine can run; results are appended to bench/results/
-	@for name in swap rate memory decode_cpu capture drift; do echo "== bench/$$name.py"; $(BIN)/python bench/$$name.py; done
+	@for name in swap rate memory decode_cpu capture drift tap; do echo "== bench/$$name.py"; $(BIN)/python bench/$$name.py; done
 	@if command -v nvidia-smi >/dev/null; then echo "== bench/llama1b_gpu.py"; $(BIN)/python bench/llama1b_gpu.py; \
 	else echo "bench/llama1b_gpu.py is left out: no NVIDIA GPU here"; fi
 
