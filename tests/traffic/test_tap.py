@@ -1,6 +1,7 @@
 """The tap: bounded, counts what it drops, goes on when a sink cannot write."""
 
 import threading
+import time
 from collections.abc import Sequence
 
 from reforward.domain.call import Call
@@ -91,3 +92,22 @@ def test_a_tap_whose_thread_died_drops_and_counts() -> None:
     tap.close()
     tap.observe(CALL)
     assert tap.counts().dropped_busy == 1
+
+
+def test_sinks_are_woken_when_there_is_no_traffic() -> None:
+    class Woken(Kept):
+        empty = 0
+
+        def take(self, calls: Sequence[Call]) -> None:
+            self.empty += not calls
+            super().take(calls)
+
+    sink = Woken()
+    tap = Tap([sink], idle_s=0.01)
+    until = time.monotonic() + 5
+    while not sink.empty and time.monotonic() < until:
+        time.sleep(0.01)
+    tap.observe(CALL)
+    assert tap.close().kept == 1
+    assert sink.empty > 0
+    assert sink.calls == [CALL]

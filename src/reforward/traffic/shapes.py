@@ -41,6 +41,8 @@ class ShapeStore:
 
     def take(self, calls: Sequence[Call]) -> None:
         """One write for all of them."""
+        if not calls:
+            return
         self.segments.append("".join(self._line(call) + "\n" for call in calls).encode(), self._head)
 
     def close(self) -> None:

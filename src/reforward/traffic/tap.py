@@ -12,13 +12,15 @@ MOST_CALLS = 4096
 MOST_BYTES = 64 << 20
 """Calls, and bytes of their prompts and answers, that may wait; what comes on top is dropped and counted."""
 BATCH = 256
+IDLE_S = 30.0
+"""A tap without calls passes on an empty batch this often, so that sinks can look after what they keep."""
 
 
 class Sink(Protocol):
     """What happens to calls, on the tap's own thread."""
 
     def take(self, calls: Sequence[Call]) -> None:
-        """`OSError` means that none of these calls was kept; later ones are tried again."""
+        """`OSError` means that none of these calls was kept; later ones are tried again. Empty after a while of nothing."""
         ...
 
     def close(self) -> None:
@@ -44,8 +46,15 @@ class Counts:
 class Tap:
     """`observe` costs a front some microseconds and never raises or waits; everything else happens on a thread of the tap."""
 
-    def __init__(self, sinks: Sequence[Sink], *, most_calls: int = MOST_CALLS, most_bytes: int = MOST_BYTES) -> None:
-        self._sinks, self._most_calls, self._most_bytes = tuple(sinks), most_calls, most_bytes
+    def __init__(
+        self,
+        sinks: Sequence[Sink],
+        *,
+        most_calls: int = MOST_CALLS,
+        most_bytes: int = MOST_BYTES,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._sinks, self._most_calls, self._most_bytes, self._idle_s = tuple(sinks), most_calls, most_bytes, idle_s
         self._waiting: queue.SimpleQueue[tuple[Callable[[], Call | None], int] | None] = queue.SimpleQueue()
         self._offered = self._busy = self._bytes_in = 0
         self._kept = self._disk = self._unreadable = self._bytes_out = 0
@@ -93,7 +102,11 @@ class Tap:
     def _batch(self) -> bool:
         """Wait for calls and pass on those that are there; False when the tap is closed."""
         calls: list[Call] = []
-        item = self._waiting.get()
+        try:
+            item = self._waiting.get(timeout=self._idle_s)
+        except queue.Empty:
+            self._pass_on(())
+            return True
         while item is not None:
             self._make(*item, calls)
             if len(calls) >= BATCH or self._waiting.empty():
