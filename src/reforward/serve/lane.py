@@ -95,13 +95,13 @@ class Lane:
         self.scheduler.accept(plan)
         for place, sequence in self.scheduler.owners(plan):
             if sequence.reason is None:
-                self._give(sequence, rows[place], seconds if plan.decode_only else None)
+                self._give(sequence, rows[place], (len(plan.owners), seconds) if plan.decode_only else None)
         return self.scheduler.retire()
 
-    def _give(self, sequence: Sequence, row: NDArray[np.float32], decode_s: float | None) -> None:
+    def _give(self, sequence: Sequence, row: NDArray[np.float32], decode: tuple[int, float] | None) -> None:
         token = sequence.draw(row)
         if sequence.notes is not None:
-            sequence.notes.take(self.candidate.id, logprobs(row, token, 0).logprob, decode_s)
+            sequence.notes.take(self.candidate.id, logprobs(row, token, 0).logprob, decode)
         sequence.served_by = self.candidate.id
         sequence.take(token, row)
 

@@ -50,7 +50,7 @@ def document() -> dict[str, Any]:
 
 
 def _posted(body: dict[str, Any]) -> dict[str, Any]:
-    told = {"application/json": {}, "text/event-stream": {}}
+    told: dict[str, Any] = {"application/json": {}, "text/event-stream": {}}
     return {
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": _responses(told, tuple(REFUSALS)),

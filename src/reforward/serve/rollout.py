@@ -5,7 +5,7 @@ Argo Rollouts' three outcomes: success is promoted, failure is rolled back, and 
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
@@ -140,12 +140,15 @@ class Trial:
         return None
 
     def _latency(self) -> Finding:
-        """Seconds of a decode call: slower if its whole 95 % interval lies above the control's."""
-        canary, control = (
-            _interval([statistics.median(notes.decode_s) for notes in self.notes[arm] if notes.decode_s])
-            for arm in ("canary", "control")
-        )
-        return Finding(check="latency", value=canary[0], limit=control[1], passed=canary[0] <= control[1])
+        """Seconds of a decode call over the control's median with as many answers in it, for each request its median.
+
+        Slower if the whole 95 % interval of the canary lies above the control's by the contract's resolution: two launches of
+        the same code differ by some of it.
+        """
+        usual = {width: statistics.median(seconds) for width, seconds in _by_width(self.notes["control"]).items()}
+        canary, control = (_interval(_relative(self.notes[arm], usual)) for arm in ("canary", "control"))
+        limit = control[1] * (1 + self.contract.resolution)
+        return Finding(check="latency", value=canary[0], limit=limit, passed=canary[0] <= limit)
 
     def _divergence(self) -> list[Finding]:
         """From the incumbent, against the incumbent's own from itself when it stores an answer at once.
@@ -162,6 +165,19 @@ class Trial:
             limit = (ratio + 1) * max(of(control), least)
             found.append(Finding(check=f"{name} divergence", value=of(canary), limit=limit, passed=of(canary) <= limit))
         return found
+
+
+def _by_width(notes: Many[Notes]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for width, seconds in (decode for one in notes for decode in one.decodes):
+        found.setdefault(width, []).append(seconds)
+    return found
+
+
+def _relative(notes: Many[Notes], usual: Mapping[int, float]) -> list[float]:
+    """Of each request that took part in calls of a width that is known."""
+    each = ([seconds / usual[width] for width, seconds in one.decodes if width in usual] for one in notes)
+    return [statistics.median(ratios) for ratios in each if ratios]
 
 
 def _rms(values: Many[float]) -> float:

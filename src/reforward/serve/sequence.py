@@ -53,15 +53,15 @@ class Notes:
     """That gave it its tokens; `mixed` once there were several."""
     logprobs: list[float] = field(default_factory=list[float])
     """Of each token, by the row that it came from."""
-    decode_s: list[float] = field(default_factory=list[float])
-    """Seconds of each call that gave it a token and only decoded."""
+    decodes: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    """Answers in it, and seconds, of each call that gave it a token and only decoded."""
 
-    def take(self, candidate: str, logprob: float, decode_s: float | None) -> None:
+    def take(self, candidate: str, logprob: float, decode: tuple[int, float] | None) -> None:
         """One more token."""
         self.candidate = candidate if self.candidate in ("", candidate) else "mixed"
         self.logprobs.append(logprob)
-        if decode_s is not None:
-            self.decode_s.append(decode_s)
+        if decode is not None:
+            self.decodes.append(decode)
 
 
 Deliver = Callable[[Piece], None]
