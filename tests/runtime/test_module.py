@@ -253,6 +253,12 @@ def test_draws_must_be_tensors() -> None:
         host.draw(1, "fast")
 
 
+def test_the_class_finds_what_its_build_stage_wrote(tmp_path: Path) -> None:
+    host = ModuleHost(of(Tied), Tied, export_state(Tied()), tmp_path)
+    assert [part.artifacts for part in host.module.modules() if isinstance(part, Tied)] == [tmp_path]
+    assert ModuleHost(of(Tied), Tied, export_state(Tied())).module.artifacts is None
+
+
 @pytest.mark.real
 def test_fracast_is_the_package_bit_for_bit(tmp_path: Path) -> None:
     subject = load_subject(str(FRACAST))

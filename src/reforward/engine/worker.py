@@ -178,7 +178,8 @@ class Worker:
         torch.set_num_threads(message.threads)
         self.tree = self.scratch / "tree"
         cls = bind.load_overlay(message.files, message.entry, self.tree, beside=message.module)
-        self.host = ModuleHost(load_subject(message.module), cls, self.resident.tensors())
+        artifacts = Path(message.artifacts) if message.artifacts else None
+        self.host = ModuleHost(load_subject(message.module), cls, self.resident.tensors(), artifacts)
         self.stage = "run"
         mark = bind.watermark(message.files, message.entry, "module", self.tree)
         return wire.Ready(watermark=mark, state_bytes=0)

@@ -11,7 +11,8 @@ A subject is a file `subject.py` that defines
 or `package.module:factory`, where `factory()` is `load` and the module needs `inputs` alone: `rewrite` is then the class
 that the factory makes, and `build` calls the factory, which finds the candidate's class where the stock one was.
 
-The stock source tree is the file of `rewrite` and the loaded modules of `sources`, at their import paths.
+The stock source tree is the file of `rewrite` and the loaded modules of `sources`, at their import paths. A candidate's class finds
+what its `build.py` wrote as `self.artifacts`, a read-only folder, from its first call on.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -132,15 +133,20 @@ def export_state(module: nn.Module) -> dict[str, Tensor]:
 class ModuleHost:
     """One candidate class with the resident weights, ready to be called."""
 
-    def __init__(self, subject: SubjectModule, cls: type, weights: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, subject: SubjectModule, cls: type, weights: Mapping[str, Tensor], artifacts: Path | None = None
+    ) -> None:
         self.subject = subject
         with torch.device("meta"):
             built = subject.build(cls)
         if not isinstance(built, nn.Module):
             raise CandidateFailed("load", f"build() made a {type(built).__name__}, not a torch.nn.Module")
-        if not any(isinstance(part, cls) for part in built.modules()):
+        own: list[Any] = [part for part in built.modules() if isinstance(part, cls)]
+        if not own:
             raise CandidateFailed("load", f"build() made a module without the candidate's {cls.__name__}")
         attach(built, weights)
+        for part in own:
+            part.artifacts = artifacts
         self.module = built.eval()
 
     def draw(self, seed: int, tier: str) -> list[Tensor]:
