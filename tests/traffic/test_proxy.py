@@ -98,7 +98,9 @@ def test_bytes_pass_unchanged_both_ways_and_shapes_are_recorded(tmp_path: Path) 
         assert (path, body) == (path_, body_)
         assert {k: v for k, v in headers.items() if k != "Host"} == {k: v for k, v in headers_.items() if k != "Host"}
         assert "4 of 4 calls recorded" in proxy.stop()
-    first, second, packed, _ = read_trace(tmp_path / "traffic" / "default").requests
+    trace = read_trace(tmp_path / "traffic" / "default")
+    first, second, packed, _ = trace.requests
+    assert trace.estimated == 0
     assert (first.prompt_tokens, first.output_tokens) == (6, 5)
     assert first.sampling == Sampling(temperature=0.5, max_tokens=5, stream=True, seeded=True, stops=2)
     assert (second.prompt_tokens, second.output_tokens) == (packed.prompt_tokens, packed.output_tokens) == (5, 3)
@@ -126,6 +128,7 @@ def test_a_stream_is_not_held_back(tmp_path: Path) -> None:
         assert min(gaps[:4]) > 0.05, "pieces come one by one, not together at the end"
         (row,) = proxy.rows()
         assert (row["estimated"], row["output_length"]) == (True, 5), "without usage, events are counted"
+        assert read_trace(tmp_path / "traffic" / "default").estimated == 1
 
 
 def test_what_is_no_call_passes_unrecorded_and_a_header_opts_out(tmp_path: Path) -> None:

@@ -170,7 +170,8 @@ def trace_facts(facts: Summary) -> None:
     """A trace in a few lines."""
     failed = f", {facts.failed} failed calls" if facts.failed else ""
     torn = f", {facts.torn} files end in the middle of a line" if facts.torn else ""
-    bad = f"{facts.bad_rows} bad rows{failed}{torn}"
+    guessed = f", {facts.estimated} requests of estimated length" if facts.estimated else ""
+    bad = f"{facts.bad_rows} bad rows{failed}{guessed}{torn}"
     console.print(f"{facts.source}: {facts.requests} requests over {facts.duration_s:.0f} s, {bad}")
     if facts.unsorted:
         console.print(f"{facts.unsorted} rows were not in order of time; they were sorted")

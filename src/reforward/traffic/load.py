@@ -1,11 +1,10 @@
 """A trace played against a server, open loop: requests leave when they are due, whatever the answers do."""
 
 import asyncio
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import aiohttp
 import numpy as np
@@ -15,9 +14,7 @@ from reforward.domain.workload import Request
 from reforward.traffic.endpoint import READ_S, Answer, Endpoint, ask, meet
 from reforward.traffic.native import Header
 from reforward.traffic.prompts import prompt_text
-
-COARSE = 2.0
-"""Requests a distinct time stamp from which on stamps are taken for rounded, and requests are spread between them."""
+from reforward.traffic.stamps import spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,20 +109,6 @@ async def _play(plan: Play, done: Callable[[int], None]) -> Replayed:
 def _asked(request: Request, number: int, plan: Play, endpoint: Endpoint) -> tuple[str, int]:
     prompt = prompt_text(request, number, plan.header, plan.length_scale, endpoint.rate, plan.seed)
     return prompt, max(1, round(request.output_tokens * plan.length_scale))
-
-
-def spread(requests: Sequence[Request], seed: int) -> tuple[list[Request], float]:
-    """Requests with rounded times (Mooncake's: to 3 s) evenly at random up to the next stamp, and how coarse they were.
-
-    Played as they are, they would be bursts that nobody sent.
-    """
-    stamps = sorted({request.arrival_s for request in requests})
-    if len(requests) < COARSE * len(stamps) or len(stamps) < 3:
-        return list(requests), 0.0
-    step = float(np.median(np.diff(stamps)))
-    draw = random.Random(seed)
-    moved = [replace(request, arrival_s=request.arrival_s + draw.random() * step) for request in requests]
-    return sorted(moved, key=lambda request: request.arrival_s), step
 
 
 def _facts(

@@ -96,6 +96,7 @@ def parse(line: str) -> Row:
         in_flight=company,
         sampling=_sampling(told.get("sampling")),
         busy_s=None if busy_ms is None else busy_ms / 1000,
+        estimated=told.get("estimated") is True,
         failed=status >= OK or row.output == 0,
     )
 

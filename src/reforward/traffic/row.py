@@ -18,6 +18,8 @@ class Row(NamedTuple):
     """From arrival to the last token."""
     in_flight: int = 0
     """Requests in service at arrival, itself included; 0: not said."""
+    estimated: bool = False
+    """Token counts were estimated by whoever recorded them."""
     failed: bool = False
     """Ended with an error or without a token: no request to learn from, and no damaged row either."""
 

@@ -47,6 +47,8 @@ class Summary:
     """Most arrivals in one minute."""
     failed: int
     """Calls that ended with an error or without a token."""
+    estimated: int
+    """Requests whose token counts were estimated, since their server did not tell."""
     torn: int
     """Files that end in the middle of a line."""
     reuse: float | None
@@ -80,6 +82,7 @@ def summarise(trace: Trace) -> Summary:
         dispersion_minute=_dispersion([count for minute, count in minutes.items() if minute < last], last),
         peak_minute=max(minutes.values()),
         failed=trace.failed,
+        estimated=trace.estimated,
         torn=trace.torn,
         reuse=_reuse(trace),
         company=spread([request.in_flight for request in trace.requests]) if trace.requests[0].in_flight else None,

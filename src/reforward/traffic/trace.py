@@ -44,6 +44,8 @@ class Trace:
     """Rows with an earlier time than a row above them; the requests are sorted. Ours come in the order in which calls end."""
     failed: int = 0
     """Calls that ended with an error or without a token; they are left out."""
+    estimated: int = 0
+    """Requests whose token counts were estimated, since their server did not tell."""
     torn: int = 0
     """Files whose last line was cut off, by a crash or a full disk; it is left out."""
     header: Header = field(default_factory=Header)
@@ -88,6 +90,7 @@ def read_trace(path: Path) -> Trace:
         source=f"{path.name} ({parts[0].format.words})",
         unsorted=0 if parts[0].format.words == native.FORMAT else _out_of_order([row.seconds for row in rows]),
         failed=len(rows) - len(served),
+        estimated=sum(row.estimated for row in served),
         torn=sum(part.torn for part in parts),
         header=header,
     )
