@@ -66,12 +66,21 @@ def test_the_fewest_gpus() -> None:
         (["--max-model-len", "100"], "a request of"),
         (["--max-num-batched-tokens", "8"], "is above --max-num-batched-tokens 8"),
         (["--gpus", "0"], "at least 1"),
+        (["-o", "plan.pdf"], "cannot write a plan as '.pdf'"),
     ],
 )
 def test_bad_input_says_what_and_the_remedy(words: list[str], says: str) -> None:
     done = _run(*FAST, *words)
     assert isinstance(done.exception, BadInput), done.output
     assert says in str(done.exception)
+
+
+def test_a_trace_with_rounded_times_is_spread_between_them(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    rows = [{"timestamp": 3000 * (i // 10), "input_length": 200, "output_length": 20} for i in range(200)]
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = json.loads(_run(*LIMITS, "--traffic", str(trace), "--json").stdout)
+    assert "requests were spread between them" in told["traffic"]
 
 
 def test_a_plan_is_checked_against_requests(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_traffic_without_answers_or_name_is_refused(name: str, says: str) -> Non
         Traffic.preset(name)
 
 
-def test_traffic_that_comes_all_at_once_has_no_rate() -> None:
+def test_traffic_that_comes_all_at_once_has_no_pattern() -> None:
     traffic = Traffic(arrival=np.zeros(3), prompt=np.ones(3, int), output=np.ones(3, int), source="test")
-    with pytest.raises(BadInput, match="give --rate"):
+    with pytest.raises(BadInput, match="give a trace that takes some time"):
         traffic.at(1.0, 3)

@@ -20,11 +20,14 @@ from reforward.plan.search import Found, Row, curve, fewest, search
 from reforward.plan.sla import Limit, parse_sla
 from reforward.plan.traffic import Traffic, parse_rate
 from reforward.traffic.packaged import CITATION, packaged_trace
+from reforward.traffic.stamps import spread
 from reforward.traffic.trace import Trace, read_trace
 
 USUAL_SLA = ("ttft_p90=1s", "itl_p90=50ms")
 """What is promised if nothing is said: that reading is not slower than writing."""
 MOST_GPUS = 4096
+SEED = 0
+"""Decides where between rounded times requests are put."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +188,9 @@ def read_traffic(name: str | None) -> Traffic:
 
 
 def _as_traffic(trace: Trace, source: str) -> Traffic:
-    rows = trace.requests
+    rows, step = spread(trace.requests, SEED)
+    if step:
+        source += f"; times are rounded to about {step:.2g} s, requests were spread between them"
     return Traffic(
         arrival=np.array([row.arrival_s for row in rows]),
         prompt=np.array([row.prompt_tokens for row in rows]),

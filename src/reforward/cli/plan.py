@@ -100,6 +100,7 @@ def choose(
         layout=layout, dtype=dtype, kv_dtype=kv_dtype, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens,
         max_model_len=max_model_len, calibration=calibration,
     )  # fmt: skip
+    plan_show.writable(out)
     _tell(run(wanted), out, as_json)
 
 
@@ -127,6 +128,7 @@ def size(
         model=model, gpu=gpu, gpu_spec=gpu_spec, engine=engine, traffic=traffic, sla=sla or (), rate=rate, dtype=dtype,
         kv_dtype=kv_dtype, max_model_len=max_model_len, calibration=calibration,
     )  # fmt: skip
+    plan_show.writable(out)
     _tell(run(wanted), out, as_json)
 
 

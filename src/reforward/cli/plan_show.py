@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 WIDTH = 400
 
 
+def writable(path: Path | None) -> None:
+    """Before minutes are spent: `BadInput` if a plan cannot be written by that name."""
+    if path is not None and path.suffix != ".json":
+        from reforward.plan.chart import check_name
+
+        check_name(path)
+
+
 def write(path: Path, answer: "Answer") -> None:
     """A plan as .json, .html, .png or .svg."""
     from reforward.domain.record import canonical_json

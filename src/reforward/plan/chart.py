@@ -48,13 +48,19 @@ def _points(row: int, line: Line) -> list[tuple[float, float, str]]:
     return list(zip(line.users, line.gpus, marks, strict=True))
 
 
-def write(path: Path, title: str, lines: Sequence[Line], table: Sequence[Mapping[str, str]]) -> None:
-    """`.png` or `.svg`: the plot; `.html`: the plot above the table. `BadInput` for another ending."""
+def check_name(path: Path) -> str:
+    """The ending of a name, if a plan can be drawn into it."""
     kind = path.suffix.lower()
     if kind not in (".png", ".svg", ".html"):
         raise BadInput(
             f"cannot write a plan as {path.suffix!r}; end the name of {path.name} in .html, .png, .svg or .json"
         )
+    return kind
+
+
+def write(path: Path, title: str, lines: Sequence[Line], table: Sequence[Mapping[str, str]]) -> None:
+    """`.png` or `.svg`: the plot; `.html`: the plot above the table. `BadInput` for another ending."""
+    kind = check_name(path)
     if kind == ".html":
         path.write_text(_page(title, lines, table), encoding="utf-8")
         return

@@ -112,7 +112,8 @@ class Traffic:
         span = float(self.arrival[-1] - self.arrival[0])
         if span <= 0:
             raise BadInput(
-                f"all {len(self)} requests of {self.source} arrive at the same moment, so they have no rate; give --rate"
+                f"all {len(self)} requests of {self.source} arrive at the same moment, so they have no pattern in time; "
+                "give a trace that takes some time, or PROMPT/OUTPUT tokens such as 1024/256"
             )
         return (len(self) - 1) / span
 
