@@ -19,7 +19,7 @@ import pytest
 from reforward.app.config import environment
 from reforward.domain.errors import BadInput
 from reforward.domain.workload import Sampling
-from reforward.traffic.proxy import address
+from reforward.traffic.proxy import MOST_BODY, address
 from reforward.traffic.trace import read_trace
 from traffic.upstream import ODD, Upstream, serving
 
@@ -228,3 +228,10 @@ def test_what_is_no_address_is_refused(upstream: str) -> None:
 def test_the_version_of_an_address_is_the_clients() -> None:
     assert address("http://x:1/v1/") == address("http://x:1") == "http://x:1"
     assert address("https://x/openai") == "https://x/openai"
+
+
+def test_a_body_too_large_to_be_held_streams_through(tmp_path: Path) -> None:
+    body = b"x" * (MOST_BODY + 3_000_000)
+    with serving(Upstream()) as url, capturing(url, tmp_path) as proxy:
+        status, _, back = exchange(proxy.port, body, path="/echo")
+        assert (status, len(back), back == body) == (418, len(body), True)
