@@ -10,15 +10,26 @@ SIZE = 540 << 20
 MADV_HUGEPAGE, MADV_NOHUGEPAGE = 14, 15
 
 
+class Reader:
+    """An anonymous buffer as large as SmolLM2 in fp32, and a probe that reads all of it; needs g++."""
+
+    def __init__(self, threads: int, *, huge: bool) -> None:
+        self.memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.memory.madvise(MADV_HUGEPAGE if huge else MADV_NOHUGEPAGE)
+        for start in range(0, SIZE, 1 << 20):
+            self.memory[start : start + (1 << 20)] = bytes([start >> 20 & 255]) * (1 << 20)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.probe, self.threads = _probe(), threads
+
+    def go(self) -> float:
+        """GB/s of one pass."""
+        return SIZE / self.probe(self.address, SIZE, self.threads, ctypes.byref(ctypes.c_uint64())) / 1e9
+
+
 def read_bandwidth(threads: int, *, huge: bool, repeats: int = 7) -> list[float]:
-    """GB/s of `repeats` passes over an anonymous buffer as large as SmolLM2 in fp32; needs g++."""
-    memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(MADV_HUGEPAGE if huge else MADV_NOHUGEPAGE)
-    for start in range(0, SIZE, 1 << 20):
-        memory[start : start + (1 << 20)] = bytes([start >> 20 & 255]) * (1 << 20)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    probe, total = _probe(), ctypes.c_uint64()
-    return [SIZE / probe(address, SIZE, threads, ctypes.byref(total)) / 1e9 for _ in range(repeats)]
+    """GB/s of `repeats` passes."""
+    reader = Reader(threads, huge=huge)
+    return [reader.go() for _ in range(repeats)]
 
 
 def _probe() -> "ctypes._NamedFuncPointer":

@@ -1,6 +1,9 @@
 """Decode tok/s of SmolLM2-135M on a CPU, all arms interleaved in one run: stock, best found, what a user would pick, the floor.
 
-python bench/decode_cpu.py [--repeats 7] [--tokens 16] [--dtypes float32,bfloat16] [--batches 1,4]
+python bench/decode_cpu.py [--repeats 7] [--tokens 16] [--dtypes float32,bfloat16] [--batches 1,4] [--recipe FOLDER]
+
+The floor is read in every round between the arms, since neighbours change what the memory gives from second to second: an arm's
+share of it is the median over the rounds, each against its own round's floor.
 """
 
 import argparse
@@ -13,8 +16,9 @@ from typing import Any
 
 import card
 from arms import DecodeArm, EngineArm, ProcessArm
-from bandwidth import read_bandwidth
+from bandwidth import Reader
 from house import best_known, open_engine, smollm2_folder
+from reforward.app.trees import read_tree
 
 BYTES = {"float32": 4, "bfloat16": 2}
 PARAMETERS = 134_515_008
@@ -28,21 +32,18 @@ def main() -> None:
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--batches", default="1,4")
     parser.add_argument("--skip", default="", help="arms to leave out, by name")
+    parser.add_argument("--recipe", type=Path, help="a source tree that is measured as one more arm")
     args = parser.parse_args()
     threads = card.machine().cores
-    rate = statistics.median(read_bandwidth(threads, huge=True)) * 1e9
-    card.ceiling(f"{rate / 1e9:.1f} GB/s read from huge pages with {threads} threads; weights are read once per step")
-    figures: dict[str, Any] = {"read_gb_s": round(rate / 1e9, 2)}
+    figures: dict[str, Any] = {}
     for dtype in args.dtypes.split(","):
         for batch in map(int, args.batches.split(",")):
-            figures[f"{dtype}_b{batch}"] = one(dtype, batch, rate, threads, args)
+            figures[f"{dtype}_b{batch}"] = one(dtype, batch, threads, args)
     card.finish("decode_cpu", figures)
 
 
-def one(dtype: str, batch: int, rate: float, threads: int, args: argparse.Namespace) -> dict[str, Any]:
+def one(dtype: str, batch: int, threads: int, args: argparse.Namespace) -> dict[str, Any]:
     """All arms of one precision and batch, interleaved `repeats` times."""
-    floor = batch * rate / (PARAMETERS * BYTES[dtype])
-    card.ceiling(f"{dtype} batch {batch}: {floor:.1f} tok/s")
     longest = 8 + args.tokens * (args.repeats + 1)
     subject = "smollm2" if dtype == "float32" else "smollm2-bf16"
     with open_engine(subject, threads) as (engine, loaded):
@@ -53,13 +54,24 @@ def one(dtype: str, batch: int, rate: float, threads: int, args: argparse.Namesp
             "best": lambda: EngineArm(engine, best, batch, longest),
             **peers(subject, dtype, batch, threads),
         }
-        rows = measure({name: make for name, make in makers.items() if name not in args.skip.split(",")}, args)
-    figures: dict[str, Any] = {"floor": round(floor, 1)}
+        if args.recipe:
+            makers["recipe"] = lambda: EngineArm(engine, read_tree(args.recipe, loaded.stock), batch, longest)
+        wanted = {name: make for name, make in makers.items() if name not in args.skip.split(",")}
+        rows, reads = measure(wanted, threads, args)
+    floors = [batch * rate * 1e9 / (PARAMETERS * BYTES[dtype]) for rate in reads]
+    card.ceiling(
+        f"{dtype} batch {batch}: {card.spread(floors, 1)} tok/s at {card.spread(reads, 1)} GB/s, read from huge pages"
+    )
+    figures: dict[str, Any] = {
+        "read_gb_s": round(statistics.median(reads), 2),
+        "floor": round(statistics.median(floors), 1),
+    }
     table: list[list[str]] = []
     for name, seconds in rows.items():
         rates = [batch * args.tokens / second for second in seconds]
-        figures[name] = round(statistics.median(rates), 2)
-        table.append([name, card.spread(rates, 1), f"{statistics.median(rates) / floor:.0%}"])
+        share = statistics.median(rate / floor for rate, floor in zip(rates, floors, strict=True))
+        figures |= {name: round(statistics.median(rates), 2), f"{name}_share": round(share, 3)}
+        table.append([name, card.spread(rates, 1), f"{share:.0%}"])
     missing = [name for name in ("transformers", "compile", "llamacpp") if name not in rows]
     card.table(f"{dtype} batch {batch}", ["arm", "tok/s median [min, max]", "share of the floor"], table)
     if missing:
@@ -88,19 +100,26 @@ def write_gguf(folder: Path, dtype: str) -> Path:
     return write(folder, Path(tempfile.gettempdir()) / f"smollm2-{dtype}.gguf", dtype)
 
 
-def measure(makers: dict[str, Callable[[], DecodeArm]], args: argparse.Namespace) -> dict[str, list[float]]:
-    """Seconds per round for each arm; arms take turns, in alternating order."""
+def measure(
+    makers: dict[str, Callable[[], DecodeArm]], threads: int, args: argparse.Namespace
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Seconds per round for each arm, and GB/s of each round: arms take turns in alternating order, memory is read between them."""
+    reader = Reader(threads, huge=True)
     arms = {name: make() for name, make in makers.items()}
     seconds: dict[str, list[float]] = {name: [] for name in arms}
+    reads: list[float] = []
     try:
         for repeat in range(args.repeats):
             names = list(arms) if repeat % 2 == 0 else list(arms)[::-1]
+            rates: list[float] = []
             for name in names:
+                rates += [reader.go(), reader.go()]
                 seconds[name].append(arms[name].go(args.tokens))
+            reads.append(statistics.median(rates))
     finally:
         for arm in arms.values():
             arm.close()
-    return seconds
+    return seconds, reads
 
 
 if __name__ == "__main__":
