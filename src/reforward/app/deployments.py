@@ -105,6 +105,16 @@ def rollback(to: str) -> str:
     return _ask(load_config(), "POST", "rollback", {"to": to}, DEPLOY_S)["ended"]
 
 
+def pause() -> str:
+    """Have the search beside the running server begin nothing new."""
+    return _ask(load_config(), "POST", "pause", {}, STATUS_S)["ended"]
+
+
+def resume() -> str:
+    """Have it go on."""
+    return _ask(load_config(), "POST", "resume", {}, STATUS_S)["ended"]
+
+
 def deploy(candidate: str, *, canary: bool, requests: int, mirror: bool) -> str:
     """Have the running server bring a candidate into service; tells how it ended."""
     body = {"candidate": candidate, "canary": canary, "requests": requests, "mirror": mirror}

@@ -24,7 +24,7 @@ from reforward.domain.errors import BadInput, ReforwardError, Unavailable
 from reforward.domain.spec import Limits
 from reforward.engine.cpu import CpuEngine
 from reforward.ledger.store import SqlLedger
-from reforward.serve.admin import admin_routes
+from reforward.serve.admin import Search, admin_routes
 from reforward.serve.front import Front, Observe
 from reforward.serve.http import Service, make_app, make_routes
 from reforward.serve.hurry import Hurried
@@ -84,6 +84,8 @@ class Serving:
         self.address = ""
         """`http://HOST:PORT`, once it listens."""
         self.error: BaseException | None = None
+        self.search: Search | None = None
+        """Looks for a faster forward beside the server, if anything does."""
         length = setup.length or min(LENGTH, loaded.spec.max_positions)
         self.first = (
             self.choose(setup.candidate) if setup.candidate else best_choice(ledger, loaded, engine.target, CONTRACT)
@@ -112,6 +114,11 @@ class Serving:
         """A candidate of the ledger by id, and where it was judged."""
         return choose(self.ledger, self.loaded, self.engine.target, CONTRACT, candidate)
 
+    @property
+    def busy(self) -> bool:
+        """Answers are in flight."""
+        return self.front is not None and self.front.load > 0
+
     def run(self) -> None:
         """Listen, warm up, serve, drain."""
         _more_files()
@@ -124,7 +131,7 @@ class Serving:
             raise self.error
 
     def _app(self) -> Any:
-        routes = [*make_routes(self.service), *admin_routes(self.key, self._front, self.choose)]
+        routes = [*make_routes(self.service), *admin_routes(self.key, self._front, self.choose, lambda: self.search)]
         return make_app(self.service, routes, self._life)
 
     def _front(self) -> Front:

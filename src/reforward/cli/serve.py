@@ -33,14 +33,14 @@ def serve(
 
     Until a signal comes; then requests in service may end. Language models only.
     """
-    _need_serve()
+    need_serve()
     from reforward.app.serving import Setup
     from reforward.app.serving import serve as run
 
     setup = Setup(
         host=host, port=port, candidate=candidate, slots=slots, length=length, queue=queue, exact=exact, threads=threads
     )
-    run(subject, setup, tell=_say)
+    run(subject, setup, tell=say)
 
 
 def status(as_json: Json = False) -> None:
@@ -53,11 +53,13 @@ def status(as_json: Json = False) -> None:
         return
     serves = facts["serves"]
     now = f"{short(serves['candidate'])} ({serves['cause']} {serves['at']})" if serves else "nothing yet"
-    _say(f"{facts['model']}: {facts['state']}, serves {now}, {facts['in_service']} answers in service")
+    say(f"{facts['model']}: {facts['state']}, serves {now}, {facts['in_service']} answers in service")
+    if facts["search"]:
+        say(f"  search: {facts['search']}")
     for role, lane in facts["lanes"].items():
         about = f"{lane['running']} running, {lane['waiting']} waiting, {lane['calls']} calls"
-        _say(f"  {role:<7} {lane['candidate']}  {about}")
-    _say(
+        say(f"  {role:<7} {lane['candidate']}  {about}")
+    say(
         f"  {facts['handed_over']} slots handed over, {facts['resumed']} answers begun anew, {facts['workers_lost']} workers lost"
     )
 
@@ -74,7 +76,7 @@ def deployments(
         return
     for line in lines:
         about = f"{line.at[:19]}  {short(line.id)}  {short(line.candidate)}  {line.what:<19}"
-        _say(f"{about} {line.seconds:8.2f} s  {line.detail}".rstrip())
+        say(f"{about} {line.seconds:8.2f} s  {line.detail}".rstrip())
 
 
 def rollback(
@@ -85,7 +87,7 @@ def rollback(
     """Have the running server go back to an earlier deployment."""
     from reforward.app.deployments import rollback as run
 
-    _say(run(deployment))
+    say(run(deployment))
 
 
 def deploy(
@@ -99,14 +101,17 @@ def deploy(
     """Bring a candidate into service on the running server, by a canary; tells how it ended."""
     from reforward.app.deployments import deploy as run
 
-    _say(run(record, canary=not force, requests=requests, mirror=mirror))
+    say(run(record, canary=not force, requests=requests, mirror=mirror))
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """One line, as it is."""
     show.console.print(escape(text))
 
 
-def _need_serve() -> None:
-    for package in ("prometheus_client", "starlette", "uvicorn"):
+def need_serve(*, search: bool = False) -> None:
+    """`Unavailable` if a package of the extra is missing."""
+    for package in ("prometheus_client", "starlette", "uvicorn", *(["river"] if search else [])):
         if find_spec(package) is None:
-            raise Unavailable(f"{package} is not installed; pip install 'reforward[serve]'")
+            extra = "serve,drift" if search else "serve"
+            raise Unavailable(f"{package} is not installed; pip install 'reforward[{extra}]'")

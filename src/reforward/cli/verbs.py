@@ -31,6 +31,7 @@ from reforward.cli.options import (
 from reforward.cli.plan import plan
 from reforward.cli.serve import deploy, deployments, rollback, serve, status
 from reforward.cli.trace import trace
+from reforward.cli.up import pause, resume, up
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(trace, name="trace")
@@ -217,7 +218,7 @@ def doctor(as_json: Json = False) -> None:
 app.command()(mcp)
 app.command()(ask)
 app.command()(capture)
-for verb in (serve, status, deployments, deploy, rollback):
+for verb in (serve, up, status, deployments, deploy, rollback, pause, resume):
     app.command()(verb)
 
 

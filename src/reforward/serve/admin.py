@@ -4,7 +4,7 @@ import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -39,11 +39,39 @@ class Rollback(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     to: str = ""
 
 
-def admin_routes(key: str, front: Callable[[], Front], choose: Callable[[str], Choice]) -> list[Route]:
+class Search(Protocol):
+    """What looks for a faster forward beside the server."""
+
+    @property
+    def doing(self) -> str:
+        """In words."""
+        ...
+
+    def pause(self) -> None:
+        """Begin nothing new."""
+        ...
+
+    def resume(self) -> None:
+        """Go on."""
+        ...
+
+
+def admin_routes(
+    key: str, front: Callable[[], Front], choose: Callable[[str], Choice], search: Callable[[], Search | None]
+) -> list[Route]:
     """`choose` finds a candidate and why it may serve; `BadInput` if there is none."""
 
     async def status(request: Request) -> Response:
-        return Json(_status(front()))
+        beside = search()
+        return Json(_status(front()) | {"search": beside.doing if beside else None})
+
+    async def pause(request: Request) -> Response:
+        _running(search()).pause()
+        return Json({"ended": "paused: what is being measured ends at its next pair"})
+
+    async def resume(request: Request) -> Response:
+        _running(search()).resume()
+        return Json({"ended": "the search goes on"})
 
     async def deploy(request: Request) -> Response:
         asked = _read(await request.body(), Deploy)
@@ -59,7 +87,15 @@ def admin_routes(key: str, front: Callable[[], Front], choose: Callable[[str], C
         Route("/admin/status", _local(key, status), methods=["GET"]),
         Route("/admin/deploy", _local(key, deploy), methods=["POST"]),
         Route("/admin/rollback", _local(key, rollback), methods=["POST"]),
+        Route("/admin/pause", _local(key, pause), methods=["POST"]),
+        Route("/admin/resume", _local(key, resume), methods=["POST"]),
     ]
+
+
+def _running(search: Search | None) -> Search:
+    if search is None:
+        raise Refused("nothing is searched beside this server; start it with reforward up", status=409)
+    return search
 
 
 def _local(key: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

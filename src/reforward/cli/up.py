@@ -1,0 +1,50 @@
+"""`reforward up`: serve and search in one, and the verbs that pause the search."""
+
+from typing import Annotated
+
+import typer
+
+from reforward.cli.live import Live
+from reforward.cli.options import SubjectArg, Threads
+from reforward.cli.serve import need_serve, say
+
+
+def up(
+    subject: SubjectArg,
+    host: Annotated[str, typer.Option(help="Address to listen on; other machines reach 0.0.0.0.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 8000,
+    slots: Annotated[int, typer.Option(help="Answers in flight at once.")] = 4,
+    window: Annotated[
+        int, typer.Option(help="Requests after which the search begins; shifts are told from four times as many.")
+    ] = 500,
+    canary: Annotated[int, typer.Option(min=6, help="Requests that a winner answers beside the incumbent first.")] = 20,
+    min_gain: Annotated[float, typer.Option(help="The smallest gain worth a swap: 0.05 is 5 %.")] = 0.05,
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Candidates of one search. Default: until ideas end.")
+    ] = None,
+    threads: Threads = None,
+) -> None:
+    """Serve SUBJECT, learn what it is asked, and bring faster forwards into service as they are found. Until a signal comes."""
+    need_serve(search=True)
+    from reforward.app.serving import Setup
+    from reforward.app.up import Habits
+    from reforward.app.up import up as run
+
+    setup = Setup(host=host, port=port, slots=slots, threads=threads)
+    habits = Habits(window=window, canary=canary, min_gain=min_gain, candidates=candidates)
+    with Live() as live:
+        run(subject, setup, habits, tell=say, emit=live)
+
+
+def pause() -> None:
+    """Have the search beside the running server begin nothing new; serving goes on."""
+    from reforward.app.deployments import pause as run
+
+    say(run())
+
+
+def resume() -> None:
+    """Have a paused search go on."""
+    from reforward.app.deployments import resume as run
+
+    say(run())
