@@ -100,6 +100,19 @@ def test_a_plan_is_checked_against_requests(tmp_path: Path) -> None:
     assert "corrected by factors.json" in json.loads(again.stdout)["times_from"]
 
 
+def test_experts_that_real_traffic_prefers_change_the_plan(tmp_path: Path) -> None:
+    flat, steep, wrong = (tmp_path / name for name in ("flat.json", "steep.json", "wrong.json"))
+    flat.write_text(json.dumps([1] * 128))
+    steep.write_text(json.dumps([1000] * 8 + [1] * 120))
+    wrong.write_text("[1, 2]")
+    words = ["Qwen3-30B-A3B", "--gpus", "1", "--traffic", "64/64", "--layout", "tp1", "--max-num-seqs", "16",
+             "--max-num-batched-tokens", "512", "--sla", "itl_p90=200ms", "--json"]  # fmt: skip
+    even, few = (json.loads(_run(*words, "--routing", str(path)).stdout)["choices"][0] for path in (flat, steep))
+    assert few["tok_s_user"] > 1.1 * even["tok_s_user"], "fewer experts are read"
+    refused = _run(*words, "--routing", str(wrong))
+    assert "counts 2 experts, but Qwen3-30B-A3B has 128" in str(refused.exception)
+
+
 def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text('{"arrival_s": 1}\n')

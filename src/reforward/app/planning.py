@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from reforward.domain.errors import BadInput
-from reforward.plan.case import Question
+from reforward.plan.case import Price, Question
 from reforward.plan.dtypes import BYTES
 from reforward.plan.engine import Engine
 from reforward.plan.gpu import Gpu
 from reforward.plan.launch import both, command
 from reforward.plan.layout import Layout
 from reforward.plan.model import Model
-from reforward.plan.price import pricing
+from reforward.plan.price import pricing, read_routing
 from reforward.plan.remedy import Miss, nearest
 from reforward.plan.search import Found, Row, curve, fewest, search
 from reforward.plan.sla import Limit, parse_sla
@@ -51,6 +51,8 @@ class Wanted:
     max_num_batched_tokens: int | None = None
     max_model_len: int = 0
     calibration: Path | None = None
+    routing: Path | None = None
+    """Tokens that each expert got, a JSON list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,12 +157,23 @@ def put(wanted: Wanted) -> Question:
         engine=Engine(name=wanted.engine),
         traffic=traffic,
         sla=_ordered(parse_sla(wanted.sla or USUAL_SLA)),
-        price=pricing(wanted.calibration),
+        price=_price(model, wanted),
         rate=None if wanted.rate is None else parse_rate(wanted.rate),
         seats=wanted.max_num_seqs,
         tokens=wanted.max_num_batched_tokens,
         max_model_len=wanted.max_model_len,
     )
+
+
+def _price(model: Model, wanted: Wanted) -> Price:
+    if wanted.routing is not None:
+        experts = model.moe.experts if model.moe else 0
+        counted = len(read_routing(wanted.routing).shares)
+        if counted != experts:
+            raise BadInput(
+                f"{wanted.routing} counts {counted} experts, but {model.name} has {experts}; count those of one layer"
+            )
+    return pricing(wanted.calibration, wanted.routing)
 
 
 def _ordered(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:

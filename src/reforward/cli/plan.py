@@ -63,6 +63,7 @@ Tokens = Annotated[
 ]
 MaxLen = Annotated[int, typer.Option(min=0, help="Longest request of the engine. Default: that of the traffic.")]
 Calibration = Annotated[Path | None, typer.Option(help="Corrections that `plan probe` or `plan check` has written.")]
+Routing = Annotated[Path | None, typer.Option(help="Tokens that each expert got, a JSON list. Default: a usual skew.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan as .html, .png, .svg or .json.")]
 
 
@@ -85,6 +86,7 @@ def choose(
     max_num_batched_tokens: Tokens = None,
     max_model_len: MaxLen = 0,
     calibration: Calibration = None,
+    routing: Routing = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -98,7 +100,7 @@ def choose(
     wanted = Wanted(
         model=model, gpu=gpu, gpu_spec=gpu_spec, gpus=gpus, engine=engine, traffic=traffic, sla=sla or (), rate=rate,
         layout=layout, dtype=dtype, kv_dtype=kv_dtype, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens,
-        max_model_len=max_model_len, calibration=calibration,
+        max_model_len=max_model_len, calibration=calibration, routing=routing,
     )  # fmt: skip
     plan_show.writable(out)
     _tell(run(wanted), out, as_json)
@@ -117,6 +119,7 @@ def size(
     kv_dtype: KvDtype = None,
     max_model_len: MaxLen = 0,
     calibration: Calibration = None,
+    routing: Routing = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -126,7 +129,7 @@ def size(
 
     wanted = Wanted(
         model=model, gpu=gpu, gpu_spec=gpu_spec, engine=engine, traffic=traffic, sla=sla or (), rate=rate, dtype=dtype,
-        kv_dtype=kv_dtype, max_model_len=max_model_len, calibration=calibration,
+        kv_dtype=kv_dtype, max_model_len=max_model_len, calibration=calibration, routing=routing,
     )  # fmt: skip
     plan_show.writable(out)
     _tell(run(wanted), out, as_json)

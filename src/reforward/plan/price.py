@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from reforward.domain.errors import BadInput
 from reforward.plan import tables
 from reforward.plan.calibrate import Scaled
@@ -16,6 +18,7 @@ from reforward.plan.layered import Layered
 from reforward.plan.layout import Layout
 from reforward.plan.model import Model
 from reforward.plan.operators import Operators
+from reforward.plan.routing import Routing
 from reforward.plan.steps import StepTimes
 
 KNOWN_SPREAD, GUESS_SPREAD = 0.2, 0.35
@@ -30,11 +33,15 @@ class Pricing:
     factors: Mapping[str, float] | None = None
     named: str = ""
     """Where the factors come from."""
+    routing: Routing | None = None
+    """How real traffic spreads over experts; None: the usual skew."""
     _operators: dict[tuple[str, str], Operators] = field(default_factory=dict[tuple[str, str], Operators], repr=False)
 
     def __call__(self, model: Model, gpu: Gpu, layout: Layout, engine: Engine) -> Priced:
         operators = self._operators.setdefault((gpu.name, engine.name), Operators(gpu, engine.name))
-        steps: StepTimes = Layered(forward=Forward(model=model, layout=layout, operators=operators))
+        steps: StepTimes = Layered(
+            forward=Forward(model=model, layout=layout, operators=operators, routing=self.routing)
+        )
         known = operators.known
         spread = KNOWN_SPREAD if known else GUESS_SPREAD
         about = (
@@ -52,11 +59,22 @@ def installed() -> bool:
     return tables.folder() is not None
 
 
-def pricing(calibration: Path | None) -> Price:
-    """Prices, corrected if a calibration is given."""
-    if calibration is None:
-        return Pricing()
-    return Pricing(read_factors(calibration), calibration.name)
+def pricing(calibration: Path | None, routing: Path | None = None) -> Price:
+    """Prices, corrected if a calibration is given, for the experts that a histogram says are used."""
+    return Pricing(
+        factors=read_factors(calibration) if calibration else None,
+        named=calibration.name if calibration else "",
+        routing=read_routing(routing) if routing else None,
+    )
+
+
+def read_routing(path: Path) -> Routing:
+    """A JSON list: how many tokens each expert got."""
+    try:
+        counts = np.array(json.loads(path.read_text(encoding="utf-8")), dtype=np.float64)
+    except (ValueError, TypeError):
+        raise BadInput(f"{path} holds no counts; it needs a JSON list with the tokens that each expert got") from None
+    return Routing.counted(counts)
 
 
 def read_factors(path: Path) -> dict[str, float]:
