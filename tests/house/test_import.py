@@ -17,6 +17,7 @@ print(time.process_time() - before, *sorted({{"torch", "transformers", "sqlalche
 """
 WORKER_SIDE = (
     "runtime.lm", "runtime.module", "runtime.bind", "runtime.forward", "runtime.graphs", "runtime.overlay", "runtime.profiler",
+    "runtime.slots",
     "models.llama", "engine.worker", "engine.server", "engine.loader", "engine.keeper", "engine.identity", "engine.cuda.resident",
     "propose.kernels",
 )  # fmt: skip
