@@ -170,16 +170,17 @@ def main() -> None:
         arm.incumbent = base
     with opened(loaded, threads) as engine:
         nbytes = engine.server.opened.nbytes if engine.server else 0
+        device = engine.target.machine.devices[0]
         taken = swaps(engine, {"stock": loaded.stock, "captured": base}, 5)
         for arm, mine in ((early, chosen), (whole, few), (deep, few)):
             if mine:
                 persistent(arm, engine, loaded, mine)
                 card.console.print(f"{arm.name}: {card.spread(arm.seconds, 2)} s, {' '.join(arm.rulings)}")
     firsts = cold(fresh, loaded, threads, candidates[: args.colds])
-    report(arms, taken, firsts, nbytes)
+    report(arms, taken, firsts, {"device": device, "weights_bytes": nbytes, "weights": "random"})
 
 
-def report(arms: list[Arm], taken: dict[str, list[float]], firsts: list[float], nbytes: int) -> None:
+def report(arms: list[Arm], taken: dict[str, list[float]], firsts: list[float], about: dict[str, object]) -> None:
     """Tables and the JSON line."""
     done = [arm for arm in arms if arm.seconds]
     rows = [[arm.name, card.spread(arm.seconds, 2), f"{arm.per_hour:.0f}", " ".join(arm.rulings)] for arm in done]
@@ -189,13 +190,11 @@ def report(arms: list[Arm], taken: dict[str, list[float]], firsts: list[float], 
     card.table("frozen to first token, s", ["", "median [min, max]"], rows)
     share = arms[0].checking_s / sum(arms[0].seconds)
     ratio = arms[0].per_hour / arms[-1].per_hour
-    card.console.print(
-        f"ratio {ratio:.1f}; references and rules take {share:.0%} of a session; weights {nbytes:,} bytes"
-    )
+    card.console.print(f"ratio {ratio:.1f}; references and rules take {share:.0%} of a session; {about}")
     figures = {f"per_hour.{arm.name}": round(arm.per_hour, 1) for arm in done}
     figures |= {f"swap_s.{name}": round(statistics.median(values), 3) for name, values in taken.items()}
     figures |= {"cold_s": round(statistics.median(firsts), 2), "ratio": round(ratio, 1), "judge_share": round(share, 3)}
-    card.finish("rate_gpu", figures | {"weights_bytes": nbytes, "weights": "random"})
+    card.finish("rate_gpu", figures | about)
 
 
 if __name__ == "__main__":

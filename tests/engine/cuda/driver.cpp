@@ -71,7 +71,6 @@ int cuMemsetD8_v2(u64 address, unsigned char value, size_t size) { return memset
 int cuMemcpyHtoD_v2(u64 target, const void *source, size_t size) { return memcpy((void *)target, source, size), 0; }
 int cuMemcpyDtoH_v2(void *target, u64 source, size_t size) { return memcpy(target, (void *)source, size), 0; }
 int cuMemFree_v2(u64 address) { return delete[] (char *)address, 0; }
-int cuCtxResetPersistingL2Cache() { return 0; }
 int cuEventCreate(double **event, unsigned) { return *event = new double, 0; }
 int cuEventRecord(double *event, void *) {
     timespec now;

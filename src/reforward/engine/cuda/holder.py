@@ -35,8 +35,6 @@ class Upload(wire.Message, frozen=True, kw_only=True):
 
 BALLAST = 2
 """Times the L2's size that a sweep reads last, of memory that nobody else has: so no arm finds anything of its own there."""
-_PERSISTING_L2_BYTES = 108
-"""Attribute number: how much of the L2 a process may reserve; 0 where it cannot."""
 ToHolder = Upload | wire.Drop | wire.Sweep | wire.Probe
 FromHolder = wire.Done | wire.Swept | wire.Probed | wire.Refused
 TO_HOLDER = msgspec.msgpack.Decoder(ToHolder)
@@ -106,7 +104,6 @@ class _Memory:
     def __init__(self, card: Card) -> None:
         self.driver = Driver(card)
         self.sweep = Sweep(self.driver)
-        self.persists = self.driver.attribute(_PERSISTING_L2_BYTES) > 0
         self.arenas: dict[str, Arena] = {}
         size = -(-BALLAST * self.driver.attribute(L2_BYTES) // WORDS) * WORDS
         self.ballast = self._arena(self.driver.allocate(size), size)
@@ -132,8 +129,6 @@ class _Memory:
         self.driver.unmap(arena.address, arena.nbytes)
 
     def look(self) -> wire.Swept:
-        if self.persists:
-            self.driver.call("cuCtxResetPersistingL2Cache")
         found = {key: self.sweep(arena.address, arena.nbytes) for key, arena in self.arenas.items()}
         _, last_s = self.sweep(self.ballast.address, self.ballast.nbytes)
         return wire.Swept(
