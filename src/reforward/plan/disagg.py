@@ -18,6 +18,8 @@ TRIED = 3
 LEAST = 0.5
 """The load of a pair is looked for between this share of what both roles carry alone, and that over it."""
 STEP = 0.9
+MOST_REPLICAS = 8
+"""Replicas that answer; a larger deployment is several of such."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +123,7 @@ def _worth(question: Question, rate: float, pair: Pair) -> float:
 
 def _numbers(question: Question, p: Case, d: Case, fill: float, answer: float) -> Iterator[tuple[int, int]]:
     """For each number of replicas that answer, those that keep them busy."""
-    for y in range(1, question.gpus // d.layout.gpus + 1):
+    for y in range(1, min(question.gpus // d.layout.gpus, MOST_REPLICAS) + 1):
         wanted = min(question.rate or y * answer, y * answer)
         for x in {max(int(wanted / fill), 1), ceil(wanted / fill)}:
             if x * p.layout.gpus + y * d.layout.gpus <= question.gpus:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reforward.domain.errors import BadInput
-from reforward.plan.case import Case, Outcome, Priced, Question
+from reforward.plan.case import IDLE, Case, Outcome, Priced, Question
 from reforward.plan.disagg import Pair, pairs
 from reforward.plan.engine import Limits
 from reforward.plan.layout import Layout
@@ -350,10 +350,24 @@ def _terms(case: Case, outcome: Outcome) -> dict[str, float]:
 
 
 def fewest(question: Question, most: int) -> tuple[Question, Found]:
-    """The search again with the fewest GPUs that carry the rate, up to `most`."""
+    """The search with the fewest GPUs that carry the rate, up to `most`; without rows if none do.
+
+    It begins with one scale-up domain and goes to what the best layout says it needs, twice as many at most: how regular
+    arrivals are for a replica depends on how many share them.
+    """
     if question.rate is None:
         raise BadInput("the fewest GPUs are asked for, but no rate is given; say --rate 12/s")
-    found = search(replace(question, gpus=most))
-    if not found.rows:
-        return replace(question, gpus=most), found
-    return replace(question, gpus=found.rows[0].gpus), found
+    asked = replace(question, gpus=min(question.gpu.scale_up, most))
+    found = search(asked)
+    while not found.rows and asked.gpus < most:
+        asked = replace(asked, gpus=min(2 * asked.gpus, most))
+        if found.cases and all(case.at(case.bound * IDLE, SURE_Z).ratio > 1 for case in found.cases):
+            break
+        found = search(asked)
+    while found.rows and found.rows[0].gpus < asked.gpus:
+        fewer = replace(asked, gpus=found.rows[0].gpus)
+        again = search(fewer)
+        if not again.rows:
+            break
+        asked, found = fewer, again
+    return (replace(asked, gpus=found.rows[0].gpus) if found.rows else asked), found
