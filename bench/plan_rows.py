@@ -1,7 +1,7 @@
 """Measured serving points and questions about them: which rows count, which belong together, which configuration to pick.
 
-The rows are `silicon_sample.csv` of aiconfigurator-core 0.12.0 (Apache-2.0), most of them from InferenceX (Apache-2.0, SemiAnalysis), joined
-with a table of what the peer, AIConfigurator 0.12.0, predicts for each. A refusal to predict counts as an error of 100 %.
+The rows are `silicon_sample.csv` of aiconfigurator-core 0.12.0 (Apache-2.0, NVIDIA), most of them from InferenceX (Apache-2.0,
+SemiAnalysis), joined with what the peer, AIConfigurator 0.12.0, predicts for each. A refusal to predict is an error of 100 %.
 """
 
 from collections.abc import Iterator
@@ -80,8 +80,8 @@ def errors(predicted: pd.Series, measured: pd.Series) -> Errors:
 def decisions(rows: pd.DataFrame, tpot_ms: pd.Series, ttft_ms: pd.Series) -> pd.DataFrame:
     """What following these predictions comes to: a row per group and limit of TPOT that some measured point meets.
 
-    Picked is the point with the highest predicted throughput among those predicted within the limit. `state`: ok, broken (the pick measures
-    above the limit) or none; `share`: measured throughput of the pick over the best feasible point's, empty unless ok.
+    Picked is the point with the highest predicted throughput among those predicted within the limit. `state`: ok, broken (the
+    pick measures above the limit) or none; `share`: measured throughput of the pick over the best feasible point's, if ok.
     """
     table = rows.assign(
         tpot=tpot_ms,

@@ -14,7 +14,7 @@ CONTEXT = 0.45 * GIB
 GRAPHS = 0.35 * GIB
 """Captured decode graphs of one rank, at 256 sequences; in proportion to the root of their number."""
 COMMUNICATION = 0.38 * GIB
-"""Buffers of the collectives of one group of ranks (aiconfigurator-core 0.12.0 hardware files: 342 MiB for 2, 392 MiB for 4 and 8)."""
+"""Buffers of the collectives of one group of ranks (hardware files of aiconfigurator-core 0.12.0: 342 to 392 MiB)."""
 SAMPLER_COPIES = 4.0
 """Copies of the fp32 logits that sampling holds at once: logits, sorted values, probabilities, indices."""
 

@@ -1,6 +1,7 @@
 """Measured operators: where the tables of aiconfigurator-core lie, which of them serves a GPU and an engine, read as columns.
 
-The tables are those of `aiconfigurator-core` 0.12.0 (Apache-2.0, NVIDIA): latencies of single kernels by shape, per GPU, engine and engine version.
+The tables are those of `aiconfigurator-core` 0.12.0 (Apache-2.0, NVIDIA): latencies of single kernels by shape, per GPU, engine
+and version of the engine.
 """
 
 import re
