@@ -66,7 +66,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         found = asyncio.run(soak(asked, Path(home)))
     card.table("crash soak", ["figure", "value"], [[key, str(value)] for key, value in found.items()])
-    card.finish("crash_soak", found | {key: getattr(asked, key) for key in ("subject", "every", "rate", "scale")})
+    settings = {key: getattr(asked, key) for key in ("every", "rate", "scale")}
+    card.finish("crash_soak", found | settings | {"subject": Path(asked.subject).name})
 
 
 if __name__ == "__main__":

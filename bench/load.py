@@ -57,7 +57,7 @@ class Server:
         self.log, self.home = home / "serve.log", home
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, env=around, stdout=log, stderr=log)
-        self.model, self.host, self.port, self.key = subject, "", 0, ""
+        self.model, self.host, self.port, self.key = Path(subject).name, "", 0, ""
 
     async def ready(self) -> None:
         """Until /health says so."""
@@ -167,7 +167,7 @@ async def load(server: Server, requests: Sequence[Request], rate: float, seed: i
             due = begun + (one.arrival_s - requests[0].arrival_s + number // len(requests) * span) * stretch
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             mine = Heard(prompt=one.prompt_tokens, wanted=one.output_tokens)
-            prompt = [draw.randrange(100, 40_000) for _ in range(one.prompt_tokens)]
+            prompt = [draw.randrange(256) for _ in range(one.prompt_tokens)]
             body = {
                 "model": server.model, "prompt": prompt, "max_tokens": one.output_tokens, "ignore_eos": True, "temperature": 0,
             }  # fmt: skip

@@ -133,7 +133,7 @@ def main() -> None:
         found = asyncio.run(soak(asked, Path(home)))
     card.table("swap soak", ["figure", "value"], [[key, str(value)] for key, value in found.items()])
     settings = {key: getattr(asked, key) for key in ("subject", "canary", "exact", "rate", "scale", "pause")}
-    card.finish("swap_soak", found | settings)
+    card.finish("swap_soak", found | settings | {"subject": Path(asked.subject).name})
 
 
 if __name__ == "__main__":
