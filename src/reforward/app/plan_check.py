@@ -30,13 +30,18 @@ def check(plan: Path, results: Path, row: int = 1) -> Checked:
     choice = choices[row - 1]
     if "(" in choice["layout"]:
         raise BadInput(f"row {row} of {plan} has replicas of two roles, {choice['layout']}; check a row of one layout")
+    layout = Layout.parse(choice["layout"])
+    if layout.pp > 1:
+        raise BadInput(
+            f"row {row} of {plan} has pipeline stages, {layout}, which are replayed one by one; check another row"
+        )
     traffic, measured = read_results(results)
     wanted = Wanted(
         model=kept["model"], gpu=kept["gpu"], gpus=kept["gpus"], engine=kept["engine"], traffic="1/1",
         dtype=kept["asked_dtype"], kv_dtype=kept["asked_kv_dtype"],
         gpu_spec=Path(kept["gpu_spec"]) if kept["gpu_spec"] else None,
     )  # fmt: skip
-    question, layout = put(wanted), Layout.parse(choice["layout"])
+    question = put(wanted)
     priced = question.price(question.model, question.gpu, layout, question.engine)
     limits = Limits(max_num_seqs=choice["max_num_seqs"], max_num_batched_tokens=choice["max_num_batched_tokens"])
     schedule = Schedule(limits=limits, blocks=choice["kv_blocks"], ranks=layout.dp, overlap=1)
