@@ -40,7 +40,7 @@ LIMITS = {"max_step_s": 30.0, "max_build_s": 120.0, "memory_slack": 128 << 20}
 DEVICE_SLACK = 512 << 20
 """What a graph, or another thread's handle of a library, takes on a device."""
 FULL = {"max_pairs": 9}
-QUICK = {"min_pairs": 2, "max_pairs": 2, "fast_pairs": 2}
+QUICK = {"fast_pairs": 2}
 PATIENT = {"min_pairs": 2, "max_pairs": 8, "fast_pairs": 8}
 """For cheats that nothing but the clock gives away; their sessions end as soon as it does."""
 
@@ -181,10 +181,10 @@ class Bench:
         return ""
 
 
-def contract_for(host: Host, *, full: bool, patient: bool) -> Contract:
-    """What the corpus is ruled under."""
-    pairs = FULL if full else PATIENT if patient else QUICK
-    return Contract(numerics="reassociated" if host == "lm" else "bit-exact", **LIMITS, **pairs)
+def contract_for(host: Host, *, full: bool, patient: bool, pairs: int = 2) -> Contract:
+    """What the corpus is ruled under; `pairs` of launches if nothing else is said."""
+    length = FULL if full else PATIENT if patient else QUICK | {"min_pairs": pairs, "max_pairs": pairs}
+    return Contract(numerics="reassociated" if host == "lm" else "bit-exact", **LIMITS, **length)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ header at the end of its docstring, what the judge must make of it.
     Tier: `fast` or `slow`; the default is slow, the tier that promotes (optional)
     Sessions: how many to run; the last one is judged (optional)
     Steps: greedy steps that a call may ask for (optional, lm)
+    Pairs: of launches in a quick session, where two show too few rows (optional)
 
 Most cheats are a few lines on top of the stock forward. The tree of a case therefore gets the stock's entry file too, as
 `stock.py` (lm) or `stock_<file>.py` (module), and the case derives from it. A case without code is the stock itself.
@@ -28,7 +29,7 @@ from reforward.domain.verdict import Reason
 
 FOLDER = Path(__file__).parent / "cases"
 ENTRIES: dict[Host, str] = {"lm": "forward.py:Forward", "module": "network.py:Network"}
-FIELDS = ("Reported", "Covers", "Expect", "Needs", "Tier", "Sessions", "Steps")
+FIELDS = ("Reported", "Covers", "Expect", "Needs", "Tier", "Sessions", "Steps", "Pairs")
 NEEDS = frozenset({"gpu", "cpu", "compiler"})
 HONEST = "honest"
 GAIN_REASONS = frozenset[Reason]({"slower", "no-gain", "identical"})
@@ -52,6 +53,8 @@ class Case:
     tier: Tier
     sessions: int
     steps: int
+    pairs: int
+    """Of launches, in a quick session."""
     files: Mapping[str, str]
     """Path to text, as in the folder."""
 
@@ -120,6 +123,7 @@ def _case(host: Host, name: str, files: Mapping[str, str], text: str) -> Case:
         tier="fast" if fields.get("Tier") == "fast" else "slow",
         sessions=int(fields.get("Sessions", "1")),
         steps=int(fields.get("Steps", "1")),
+        pairs=int(fields.get("Pairs", "2")),
         files=files,
     )
 

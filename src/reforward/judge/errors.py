@@ -10,6 +10,7 @@ from reforward.judge.arrays import Floats, Real, Rows, epsilon
 
 BLOCKS = 16
 """Stretches of a row whose errors are looked at apart."""
+TINY = 1e-300
 LEAST_WIDTH = 8
 """Elements of a stretch; fewer say nothing about a typical error."""
 
@@ -69,6 +70,26 @@ def errors(rows: Rows) -> Errors:
         candidate_gap=_gap(against, candidate) if logits else missing,
         stock_gap=_gap(against, stock) if logits else missing,
     )
+
+
+def columns(parts: Sequence[Rows]) -> tuple[Real, int] | None:
+    """How far each element is off, candidate over stock, as a geometric mean over all rows that have an oracle, and how many
+    those are; None for what is no logits, whose elements are not the same from row to row.
+    """
+    exact = [part for part in parts if part.logits and part.oracle is not None]
+    if not exact:
+        return None
+    count = sum(len(part.stock) for part in exact)
+    return np.exp(np.sum([_logarithms(part) for part in exact], axis=0) / count), count
+
+
+def _logarithms(part: Rows) -> Real:
+    """Sum over the rows of one output of log(candidate's error / stock's), neither below the rounding of the type."""
+    assert part.oracle is not None
+    truth = finite(part.oracle)
+    least = np.maximum(_rms(truth) * epsilon(part.dtype) / 2, TINY)[:, None]
+    ours, theirs = (np.maximum(np.abs(finite(made) - truth), least) for made in (part.candidate, part.stock))
+    return np.log(ours / theirs).sum(axis=0)
 
 
 def joined(parts: Sequence[Errors]) -> Errors:

@@ -9,6 +9,9 @@ the rows or in some positions, are looked for apart. In the mean a ratio below 1
 as 1, so that rows that are better than the stock's pay for no others. KL divergence and top-1 choices come on top. Where
 only the stock was computed, the triangle inequality bounds the distance between the two. No limit is absolute, but for the
 rounding of the output type itself: half a unit in the last place at the scale of the row.
+
+What errors gather by need not be known: the worst quarter of the rows and the worst sixteenth of the vocabulary are whatever is
+worst, be it rare tokens, one slot, or every third step.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,13 +22,15 @@ from numpy.typing import NDArray
 from reforward.domain.contract import Contract
 from reforward.domain.verdict import Finding
 from reforward.judge.arrays import Floats, Real, Rows
-from reforward.judge.errors import Errors, errors, joined
+from reforward.judge.errors import BLOCKS, LEAST_WIDTH, Errors, columns, errors, joined
 
 BLIND_ULPS = 8.0
 """Assumed error of the stock where no oracle could be computed at all, in half units in the last place."""
 TINY = 1e-300
 LEAST_ROWS = 8
 """Rows whose typical error is told; of fewer, one with a heavy tail would decide."""
+ENOUGH_ROWS = 24
+"""Rows of which the worst part is told: of fewer, chance alone makes some part bad."""
 QUARTERS = 4
 
 
@@ -42,7 +47,7 @@ def oracle_findings(rows: Sequence[Rows], contract: Contract) -> tuple[Finding, 
     judged = ~np.isnan(found.stock_rms)
     made = list(_far(found, judged, contract))
     if judged.any():
-        made += [*_close(found, judged, contract), *_clusters(found, judged, contract)]
+        made += [*_close(found, judged, contract), *_clusters(found, judged, contract), *_scattered(rows, contract)]
     if not np.isnan(found.stock_kl).all():
         made += _choices(found, contract)
     return tuple(made)
@@ -82,12 +87,26 @@ def _clusters(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> I
         ratios = np.maximum(found.candidate_blocks[broad], least) / np.maximum(found.stock_blocks[broad], least)
         worst = max(_middle(np.maximum(ratios[:, block], 1)) for block in range(ratios.shape[1]))
         yield _at_most("errors gathered in a stretch of the row", worst, contract.cluster_ratio)
+    if judged.sum() >= ENOUGH_ROWS:
+        ours, theirs = (np.maximum(rms, floor)[judged] for rms in (found.candidate_rms, found.stock_rms))
+        most = max(LEAST_ROWS, int(judged.sum()) // QUARTERS)
+        worst = _middle(np.maximum(np.sort(ours / theirs)[-most:], 1))
+        yield _at_most("errors gathered in some rows", worst, contract.cluster_ratio)
     placed = np.flatnonzero(judged & ~np.isnan(found.position))
     if (parts := min(QUARTERS, len(placed) // LEAST_ROWS)) > 1:
         ratios = np.maximum(found.candidate_rms, floor) / np.maximum(found.stock_rms, floor)
         ordered = placed[np.argsort(found.position[placed], kind="stable")]
         worst = max(_middle(np.maximum(ratios[part], 1)) for part in np.array_split(ordered, parts))
         yield _at_most("errors gathered in positions", worst, contract.cluster_ratio)
+
+
+def _scattered(rows: Sequence[Rows], contract: Contract) -> Iterator[Finding]:
+    """Errors that gather in some elements of all rows, wherever those lie."""
+    found = columns(rows)
+    if found is None or len(found[0]) < BLOCKS * LEAST_WIDTH or found[1] < ENOUGH_ROWS:
+        return
+    worst = np.sort(found[0])[-(len(found[0]) // BLOCKS) :]
+    yield _at_most("errors gathered in a part of the vocabulary", _middle(np.maximum(worst, 1)), contract.cluster_ratio)
 
 
 def _choices(found: Errors, contract: Contract) -> tuple[Finding, ...]:
