@@ -13,7 +13,8 @@ from reforward.plan.launch import command
 from reforward.plan.layout import Layout
 from reforward.plan.model import Model
 from reforward.plan.remedy import nearest
-from reforward.plan.search import EDGE_Z, SURE_Z, all_layouts, fewest, make_case, search
+from reforward.plan.rows import EDGE_Z, SURE_Z
+from reforward.plan.search import all_layouts, fewest, make_case, search
 from reforward.plan.sla import parse_sla
 from reforward.plan.traffic import Traffic
 

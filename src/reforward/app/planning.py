@@ -16,7 +16,8 @@ from reforward.plan.layout import Layout
 from reforward.plan.model import Model
 from reforward.plan.price import pricing, read_routing
 from reforward.plan.remedy import Miss, nearest
-from reforward.plan.search import Found, Row, curve, fewest, search
+from reforward.plan.rows import Row, curve
+from reforward.plan.search import Found, fewest, search
 from reforward.plan.sla import Limit, parse_sla
 from reforward.plan.traffic import Traffic, parse_rate
 from reforward.traffic.packaged import CITATION, packaged_trace

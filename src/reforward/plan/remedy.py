@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from reforward.plan.case import IDLE, Case, Question
-from reforward.plan.search import SURE_Z, Found, fitting, search
+from reforward.plan.rows import SURE_Z
+from reforward.plan.search import Found, fitting, search
 from reforward.plan.sla import Limit, measured
 
 LAYOUTS = 3
