@@ -1,7 +1,7 @@
 """`reforward plan …`: which layout and batch limits on which GPUs, under which limits of latency, and how sure."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -10,8 +10,6 @@ from reforward.cli import plan_show, show
 from reforward.cli.options import Json
 
 if TYPE_CHECKING:
-    from click import Context
-
     from reforward.app.planning import Answer
 
 NOTHING_FITS = 9
@@ -23,7 +21,7 @@ class _Usual(TyperGroup):
 
     usual = USUAL
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the name in front unless another command is named."""
         named = bool(args) and args[0] in self.commands
         return super().parse_args(ctx, args if named else [USUAL, *args])
