@@ -48,6 +48,7 @@ def figures(heard: list[Heard], kills: list[float], facts: dict[str, Any]) -> di
     return {
         "kills": len(kills), "requests": len(heard), "lost": sum(one.lost for one in heard),
         "duplicated": sum(len(one.tokens) > one.wanted for one in heard), "tokens": sum(len(one.tokens) for one in heard),
+        "errors": sorted({one.error or one.finished or str(one.status) for one in heard if one.lost}),
         "recovery_p50_s": quantile(known, 0.5), "recovery_p99_s": quantile(known, 0.99), "recovery_max_s": max(known),
         "itl_p50_s": quantile(gaps, 0.5), "itl_p99_s": quantile(gaps, 0.99),
         "resumed": facts["resumed"], "workers_lost": facts["workers_lost"],

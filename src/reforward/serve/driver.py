@@ -18,6 +18,8 @@ from reforward.serve.sequence import Sequence
 
 MOST_FALLS = 6
 """Workers that may die under one sequence without giving it a token; then it is taken for the cause."""
+KILLED = 0.2
+"""What a kill from outside, or the loss of the engine, counts for: it says little about a request."""
 Role = Literal["main", "canary", "stock", "old"]
 T = TypeVar("T")
 
@@ -268,18 +270,18 @@ class Driver:
     def _fell(self, lane: Lane, error: ReforwardError) -> None:
         """Its worker is gone: its sequences go on elsewhere, with what they have produced."""
         roles = self._roles_of(lane)
-        under = set(lane.scheduler.running)
+        under, weight = set(lane.scheduler.running), KILLED if _from_outside(error) else 1.0
         gone = lane.scheduler.clear()
         for role in roles:
             del self.lanes[role]
         if "main" in roles and "stock" in self.lanes:
             self.lanes["main"] = self.lanes.pop("stock")
         for sequence in reversed(gone):
-            sequence.falls += sequence in under
+            sequence.falls += weight if sequence in under else 0.0
             sequence.moves += 1
             self.resumed += 1
             if sequence.falls >= MOST_FALLS:
-                self._end(sequence, f"{sequence.falls} workers died under this request: {error}")
+                self._end(sequence, f"worker after worker died under this request: {error}")
             else:
                 self._route(sequence, first=True)
         for role in roles:
@@ -311,6 +313,10 @@ class Driver:
             yield
         except (CandidateFailed, EngineLost) as error:
             raise Lost(lane, error) from None
+
+
+def _from_outside(error: ReforwardError) -> bool:
+    return isinstance(error, EngineLost) or "SIGKILL" in str(error)
 
 
 def _begins_sooner(sequence: Sequence, source: Lane, to: Lane) -> bool:

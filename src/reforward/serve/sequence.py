@@ -89,8 +89,8 @@ class Sequence:
     """First given a slot; 0 while it waits."""
     moves: int = 0
     """Times that it was begun anew or handed over to another worker."""
-    falls: int = 0
-    """Workers that died under it since its last token."""
+    falls: float = 0.0
+    """Workers that died under it since its last token, weighted."""
     served_by: str = ""
     """Candidate that made its last token."""
     notes: Notes | None = None
@@ -142,7 +142,7 @@ class Sequence:
         wanted = self.wish.logprobs
         chosen = None if wanted is None or row is None else logprobs(row, token, wanted)
         self.produced.append(token)
-        self.falls = 0
+        self.falls = 0.0
         text = self.stop.push("" if token in self.wish.ends else self.words.push(token))
         if token in self.wish.ends or self.stop.found:
             self.end("stop", token=token, text=text, chosen=chosen)
