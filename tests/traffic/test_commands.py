@@ -13,7 +13,7 @@ from traffic.upstream import Upstream, serving
 def reforward(home: Path, *words: object) -> subprocess.CompletedProcess[str]:
     around = {**environment(), "REFORWARD_HOME": str(home)}
     command = [sys.executable, "-m", "reforward.cli.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=around, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, env=around, check=False, timeout=120)
 
 
 def test_a_trace_is_converted_and_played(tmp_path: Path) -> None:

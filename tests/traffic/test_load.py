@@ -23,19 +23,19 @@ def plan(url: str, asked: tuple[Request, ...], **more: object) -> Play:
 
 
 def test_requests_leave_when_they_are_due_whatever_the_answers_do() -> None:
-    """Each answer takes 0.3 s; in a closed loop of one, twenty would take six."""
+    """Each answer takes 0.3 s or more; in a closed loop of one, twenty would take twenty times as long."""
     with serving(Upstream(pause_s=0.05)) as url:
         facts = play(plan(url, requests(20, gap_s=0.02)))
     assert (facts.requests, facts.failed, facts.model) == (20, 0, "tiny")
-    assert facts.seconds < 2
+    assert facts.e2e_s is not None
+    assert facts.seconds < 10 * facts.e2e_s.p50, "they were in flight together"
     assert facts.ttft_s is not None
     assert facts.itl_s is not None
-    assert facts.e2e_s is not None
-    assert facts.ttft_s.p50 == pytest.approx(0.05, abs=0.04)
-    assert facts.itl_s.p50 == pytest.approx(0.05, abs=0.03)
-    assert facts.e2e_s.p50 == pytest.approx(0.3, abs=0.15)
+    assert 0.05 <= facts.ttft_s.p50 < facts.e2e_s.p50, "a server's pause is never shorter than it says"
+    assert facts.e2e_s.p50 >= 0.3
     assert (facts.itl_s.samples, facts.lag_s.samples) == (100, 20)
-    assert facts.slow_tail_tok_s == pytest.approx(1 / 0.05, rel=0.5)
+    assert facts.slow_tail_tok_s is not None
+    assert facts.slow_tail_tok_s <= 1 / 0.05
 
 
 def test_lengths_are_the_observed_ones_scaled_and_as_the_server_counts() -> None:

@@ -22,7 +22,7 @@ class Upstream:
     ) -> None:
         self.pause_s, self.counts, self.strict, self.chat_only = pause_s, counts, strict, chat_only
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
-        self.gone = 0
+        self.gone = self.pieces = 0
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.content.read()
@@ -70,6 +70,7 @@ class Upstream:
                     return answer
                 said: dict[str, Any] = {"delta": {"content": "w "}} if chat else {"text": "w "}
                 said["finish_reason"] = "length" if number == count - 1 else None
+                self.pieces += 1
                 await answer.write(b"data: " + json.dumps({"choices": [said]}).encode() + b"\n\n")
             if asked.get("user") == "odd":
                 await answer.write(ODD)
