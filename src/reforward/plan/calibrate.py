@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reforward.domain.errors import BadInput
+from reforward.domain.errors import BadInput, Unavailable
 from reforward.plan.clock import TableClock
 from reforward.plan.replay import Replayed, Schedule, Steps, replay
 from reforward.plan.steps import Array, Number, StepTimes
@@ -110,8 +110,12 @@ def _fit(
     overlap: int,
     off: float,
 ) -> dict[str, float]:
-    from scipy import optimize
-
+    try:
+        from scipy import optimize
+    except ImportError as error:
+        raise Unavailable(
+            f"SciPy fits the factors, and is not installed; pip install 'reforward[plan]' ({error})"
+        ) from error
     nonnegative = cast(Any, optimize).nnls
     columns = np.stack([np.concatenate([[0.0], np.cumsum(seconds)]) for seconds in terms.values()], axis=1)
     theta = np.array([before.get(name, 1.0) for name in terms])
