@@ -4,6 +4,7 @@ The server and the search share one engine and its resident weights. Serving com
 in flight, for `YIELD_S` at most between two pairs of launches.
 """
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -12,13 +13,16 @@ from dataclasses import dataclass, replace
 
 from reforward.app.budget import Budget
 from reforward.app.calibrate import calibrated
+from reforward.app.capture import Keep, open_tap
+from reforward.app.config import load_config
 from reforward.app.cycle import Cycle
 from reforward.app.events import CouldNot, Emit, Event, Judged, Paired, Promoted
 from reforward.app.house import House
 from reforward.app.journal import Journal
+from reforward.app.pulse import Pulse
 from reforward.app.serving import Serving, Setup, open_serving
 from reforward.app.settings import Settings
-from reforward.app.window import Window
+from reforward.app.traces import shape_key
 from reforward.app.workloads import Observed, workloads
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
@@ -31,11 +35,15 @@ from reforward.measure.measurer import Measurer
 from reforward.propose.search import Passes
 from reforward.propose.winners import Winners
 from reforward.serve.rollout import Policy
-from reforward.traffic.drift import FEWEST, IN_A_ROW, LEAST_WINDOWS, Drift
-from reforward.traffic.tap import Tap
+from reforward.traffic.blocks import TOKENS, PrefixHasher
+from reforward.traffic.drift import FEWEST, LEAST_WINDOWS, Looked
+from reforward.traffic.keys import secret
 from reforward.traffic.trace import Trace
+from reforward.traffic.watch import WINDOWS, Watch
 
 YIELD_S = 20.0
+RECENT = 2
+"""Windows that a search is for: those that gave an alarm are all of the new traffic."""
 LOOK_S = 0.2
 """Between two looks at whether the server is busy, or the window full."""
 
@@ -46,6 +54,8 @@ class Habits:
 
     window: int = 500
     """Requests after which the search begins, and of the windows in which a shift is looked for."""
+    windows: int = WINDOWS
+    """Of a reference that later windows are compared with; fewer know its unrest less well, and alarm more often for nothing."""
     min_gain: float = 0.05
     requests: int = 4
     """Of the distilled workload."""
@@ -57,30 +67,17 @@ class Habits:
     def __post_init__(self) -> None:
         if self.window < FEWEST:
             raise BadInput(f"--window must be at least {FEWEST}, or chance looks like a shift; got {self.window}")
+        if self.windows < LEAST_WINDOWS:
+            raise BadInput(f"--windows must be at least {LEAST_WINDOWS}, or unrest is not known; got {self.windows}")
 
 
-class Shifts:
-    """Tells when what a server is asked is no longer what it was searched on."""
+class Senses:
+    """What is known of the traffic: sinks of the server's tap."""
 
-    def __init__(self, window: Window, size: int) -> None:
-        self.window, self.size = window, size
-        self.drift: Drift | None = None
-        self.seen = 0
-
-    def look(self) -> str | None:
-        """What has shifted among the requests since the last look; the window then forgets what was before."""
-        if self.drift is None:
-            reference = self.window.requests()
-            if len(reference) >= LEAST_WINDOWS * self.size:
-                self.drift, self.seen = Drift(reference, self.size), self.window.total
-            return None
-        fresh = self.window.after(self.seen)
-        self.seen += len(fresh)
-        shifted = next((looked.words for looked in self.drift.watch(fresh) if looked.alarms), None)
-        if shifted is not None:
-            self.drift = None
-            self.window.keep((IN_A_ROW - 1) * self.size)
-        return shifted
+    def __init__(self, habits: Habits, hasher: PrefixHasher) -> None:
+        self.shifts: queue.SimpleQueue[Looked] = queue.SimpleQueue()
+        self.watch = Watch(hasher, self.shifts.put, window=habits.window, windows=habits.windows)
+        self.pulse = Pulse(habits.window // 2)
 
 
 class Ended(Exception):
@@ -90,9 +87,9 @@ class Ended(Exception):
 class Loop:
     """The search beside a server. `run` blocks until `stop`; it is driven by a thread of its own."""
 
-    def __init__(self, serving: Serving, window: Window, habits: Habits, emit: Emit) -> None:
-        self.serving, self.window, self.habits, self.emit = serving, window, habits, emit
-        self.shifts = Shifts(window, habits.window)
+    def __init__(self, serving: Serving, senses: Senses, habits: Habits, emit: Emit) -> None:
+        self.serving, self.habits, self.emit = serving, habits, emit
+        self.watch, self.pulse, self.shifts = senses.watch, senses.pulse, senses.shifts
         self.begun = time.monotonic()
         self.ended, self.paused = threading.Event(), threading.Event()
         self.state = f"waiting for {habits.window} requests"
@@ -100,7 +97,7 @@ class Loop:
     def run(self) -> None:
         """Round after round."""
         try:
-            while self._wait(lambda: len(self.window.requests()) >= self.habits.window):
+            while self._wait(lambda: len(self.watch.requests()) >= self.habits.window):
                 if not self._round() and not self._wait(self._shifted):
                     return
         except Ended:
@@ -133,9 +130,9 @@ class Loop:
     def _round(self) -> bool:
         """Search on what is asked now, beginning at what serves now; True if it was cut short by a shift."""
         shifted = False
-        requests = self.window.requests()
+        requests = self.watch.requests(RECENT * self.habits.window)
         self.state = "searching"
-        self.say(f"{self.window.words(self.habits.window)}; searching on {len(requests)} requests")
+        self.say(f"{self.pulse.words()}; searching on {len(requests)} requests")
         with self._house(requests) as house:
             run = house.new_run(base=self._serves(), proposers=("winners", "passes"))
             house.ledger.append(run)
@@ -147,7 +144,7 @@ class Loop:
             accepts = len(journal.accepted)
         self.state = "watching for a shift"
         found = f"{accepts} put forward" if accepts else f"{short(journal.incumbent.id)} stays the best"
-        self.say(f"{journal.screened} candidates screened, {found}; {self.window.words(self.habits.window // 2)}")
+        self.say(f"{journal.screened} candidates screened, {found}; {self.pulse.words()}")
         return shifted
 
     def _serves(self) -> Candidate:
@@ -199,15 +196,16 @@ class Loop:
 
     def _deploy(self, event: Promoted) -> None:
         gain = percent(event.verdict.gain) if event.verdict.gain else ""
-        self.say(f"{short(event.candidate.id)} was proven faster, {gain}; {self.window.words(self.habits.window // 2)}")
+        self.say(f"{short(event.candidate.id)} was proven faster, {gain}; {self.pulse.words()}")
         choice = self.serving.choose(event.candidate.id)
         self.say(self.serving.switch.deploy(choice, Policy(requests=self.habits.canary)).result())
 
     def _shifted(self) -> bool:
-        alarm = self.shifts.look()
-        if alarm is not None:
-            self.say(f"traffic has shifted: {alarm}; {self.window.words(self.habits.window)}")
-        return alarm is not None
+        """Told once."""
+        if self.shifts.empty():
+            return False
+        self.say(f"traffic has shifted: {self.shifts.get().words}; {self.pulse.words()}")
+        return True
 
     def _give_way(self) -> None:
         until = time.monotonic() + YIELD_S
@@ -236,12 +234,13 @@ def with_longest(workload: Workload, window: tuple[Request, ...]) -> Workload:
 
 
 def up(subject: str, setup: Setup, habits: Habits, *, tell: Callable[[str], None], emit: Emit) -> None:
-    """Serve SUBJECT and improve it until a signal comes."""
-    window = Window(LEAST_WINDOWS * habits.window)
-    tap = Tap([window])
+    """Serve SUBJECT and improve it until a signal comes. The shape of its traffic is kept as `capture` keeps it."""
+    senses = Senses(habits, PrefixHasher(secret(shape_key(load_config())), TOKENS))
+    tap, folder = open_tap(Keep(), unit=TOKENS, source=f"served: {subject}", more=[senses.watch, senses.pulse])
+    tell(f"the shape of requests, never their content, is kept in {folder}")
     try:
         with open_serving(subject, setup, tell=tell, observe=tap.observe) as serving:
-            serving.search = loop = Loop(serving, window, habits, emit)
+            serving.search = loop = Loop(serving, senses, habits, emit)
             thread = threading.Thread(target=loop.run, name="search")
             thread.start()
             try:

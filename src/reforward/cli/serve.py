@@ -111,7 +111,12 @@ def say(text: str) -> None:
 
 def need_serve(*, search: bool = False) -> None:
     """`Unavailable` if a package of the extra is missing."""
-    for package in ("prometheus_client", "starlette", "uvicorn", *(["river"] if search else [])):
+    for package in (
+        "prometheus_client",
+        "starlette",
+        "uvicorn",
+        *(["aiohttp", "cryptography", "river"] if search else []),
+    ):
         if find_spec(package) is None:
-            extra = "serve,drift" if search else "serve"
+            extra = "serve,drift,capture" if search else "serve"
             raise Unavailable(f"{package} is not installed; pip install 'reforward[{extra}]'")

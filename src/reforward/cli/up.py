@@ -15,8 +15,12 @@ def up(
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 8000,
     slots: Annotated[int, typer.Option(help="Answers in flight at once.")] = 4,
     window: Annotated[
-        int, typer.Option(help="Requests after which the search begins; shifts are told from four times as many.")
+        int,
+        typer.Option(help="Requests after which the search begins, and of each window in which a shift is looked for."),
     ] = 500,
+    windows: Annotated[
+        int, typer.Option(help="Windows that later ones are compared with; fewer alarm more often for nothing.")
+    ] = 8,
     canary: Annotated[int, typer.Option(min=6, help="Requests that a winner answers beside the incumbent first.")] = 20,
     min_gain: Annotated[float, typer.Option(help="The smallest gain worth a swap: 0.05 is 5 %.")] = 0.05,
     candidates: Annotated[
@@ -31,7 +35,7 @@ def up(
     from reforward.app.up import up as run
 
     setup = Setup(host=host, port=port, slots=slots, threads=threads)
-    habits = Habits(window=window, canary=canary, min_gain=min_gain, candidates=candidates)
+    habits = Habits(window=window, windows=windows, canary=canary, min_gain=min_gain, candidates=candidates)
     with Live() as live:
         run(subject, setup, habits, tell=say, emit=live)
 
