@@ -142,8 +142,8 @@ class Session:
             coming: dict[ArmName, Future[Worker]] = {
                 arm: pool.submit(self.trial.start, log.prepared) for arm, log in self.logs.items()
             }
-        failed = [arm for arm, future in coming.items() if future.exception()]
-        workers |= {arm: future.result() for arm, future in coming.items() if arm not in failed}
+        failed: list[ArmName] = [arm for arm, future in coming.items() if future.exception()]
+        workers.update({arm: future.result() for arm, future in coming.items() if arm not in failed})
         for arm in failed:
             with blame(arm):
                 coming[arm].result()
