@@ -48,11 +48,11 @@ class Heard:
 
 
 class Server:
-    """`reforward serve` as a process, and its admin routes."""
+    """`reforward serve` (or `up`) as a process, and its admin routes."""
 
-    def __init__(self, subject: str, home: Path, *options: str) -> None:
+    def __init__(self, subject: str, home: Path, *options: str, verb: str = "serve") -> None:
         around = environment() | {"REFORWARD_HOME": str(home), "REFORWARD_CACHE": str(load_config().cache)}
-        command = [sys.executable, "-m", "reforward.cli.main", "serve", subject, "--port", "0", *options]
+        command = [sys.executable, "-m", "reforward.cli.main", verb, subject, "--port", "0", *options]
         home.mkdir(parents=True, exist_ok=True)
         self.log, self.home = home / "serve.log", home
         with self.log.open("w") as log:
