@@ -93,7 +93,7 @@ class Session:
         self, trial: Trial, arms: dict[ArmName, Prepared], stopping: Stopping, *, together: bool = False
     ) -> None:
         self.trial, self.stopping, self.together = trial, stopping, together
-        self.logs = {name: ArmLog(prepared=prepared) for name, prepared in arms.items()}
+        self.logs: dict[ArmName, ArmLog] = {name: ArmLog(prepared=prepared) for name, prepared in arms.items()}
         self.samples: list[Sample] = []
 
     def run(self) -> None:
