@@ -143,6 +143,20 @@ def test_bad_input(serving: Serving, path: str, body: bytes | dict[str, Any], st
         assert len(error["message"]) < 400
 
 
+def test_whole_numbers_may_be_written_as_fractions(serving: Serving) -> None:
+    assert post(serving, CHAT, messages=HELLO, max_tokens=3.0)[1]["usage"]["completion_tokens"] == 3
+    assert post(serving, CHAT, messages=HELLO, max_tokens=3.5)[0] == 400
+
+
+def test_the_document_says_what_is_accepted(serving: Serving) -> None:
+    status, document = get(serving, "/openapi.json")
+    assert status == 200
+    assert {"/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/metrics"} == set(document["paths"])
+    properties = document["components"]["schemas"]["ChatRequest"]["properties"]
+    assert properties["model"]["enum"] == [name(serving)]
+    assert properties["top_logprobs"]["anyOf"][0] == {"type": "integer", "minimum": 0, "maximum": 20}
+
+
 def test_wrong_methods_and_paths(serving: Serving) -> None:
     assert get(serving, CHAT)[0] == 405
     assert get(serving, "/nothing")[1]["error"]["type"] == "invalid_request_error"

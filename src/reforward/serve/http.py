@@ -144,7 +144,7 @@ def make_routes(service: Service) -> list[Route]:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(request: Request) -> Response:
-        return Json(document())
+        return Json(document(service.model))
 
     open_to_all = [Route("/health", health), Route("/metrics", metrics), Route("/openapi.json", openapi)]
     guarded: list[tuple[str, Endpoint, str]] = [

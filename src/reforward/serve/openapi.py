@@ -30,11 +30,13 @@ REFUSALS = {
 }  # fmt: skip
 
 
-def document() -> dict[str, Any]:
-    """OpenAPI 3.1 of what clients may call."""
+def document(model: str) -> dict[str, Any]:
+    """OpenAPI 3.1 of what clients may call on a server of `model`."""
     bodies, schemas = msgspec.json.schema_components(
         [ChatRequest, CompletionRequest], ref_template="#/components/schemas/{name}"
     )
+    for kind in ("ChatRequest", "CompletionRequest"):
+        schemas[kind]["properties"]["model"]["enum"] = [model]
     return {
         "openapi": "3.1.0",
         "info": {"title": "reforward", "version": __version__},

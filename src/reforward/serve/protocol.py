@@ -6,7 +6,7 @@ A parameter that would change the answer and is not supported is refused by name
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -140,13 +140,21 @@ R = TypeVar("R", ChatRequest, CompletionRequest)
 def parse(body: bytes, kind: type[R]) -> R:
     """The request in a body; raises `Refused` that names the parameter."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        plain: Any = msgspec.json.decode(body)
+        if isinstance(plain, dict):
+            plain = {key: _whole(value) for key, value in cast(dict[str, Any], plain).items()}
+        return msgspec.convert(plain, kind)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         words = str(error)
         found = WHERE.search(words)
         unknown = re.search(r"unknown field `([^`]*)`", words)
         param = unknown.group(1) if unknown else found.group(1) or None if found else None
         raise Refused(f"the body cannot be used: {words}", param=param) from None
+
+
+def _whole(value: Any) -> Any:
+    """1.0 is a whole number, to JSON Schema as to JavaScript."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @dataclass(frozen=True, kw_only=True)
