@@ -33,7 +33,7 @@ from reforward.ledger.views import every, only
 
 VICTIMS = ("controller", "agent", "engine")
 GONE_S, START_S, END_S = 15.0, 900.0, 900.0
-RECORDED = 50
+RECORDED = 10
 """Soaks of at least so many kills are recorded in bench/results."""
 OPTIONS = ("--length-scale", "0.0625", "--requests", "3", "--min-gain", "0.5", "--threads", "1", "--budget", "30m")
 Process = tuple[int, str]
@@ -62,7 +62,8 @@ class Soak:
         with self._started() as controller:
             code = controller.wait(timeout=END_S)
         if code != 0:
-            self.problems.append(f"the last run ended with code {code}")
+            log = (self.folder / f"controller-{self.starts}.log").read_text()
+            self.problems.append(f"the last run ended with code {code}: {log[-1500:]}")
         self._account()
 
     @contextmanager
@@ -90,15 +91,17 @@ class Soak:
             self._gone(family, "the controller")
 
     def _working(self, controller: "subprocess.Popen[str]") -> bool:
-        """Wait until agents are in, then for a random moment; False if the run has ended meanwhile."""
-        until = time.monotonic() + START_S
-        while not self._agents():
+        """Wait until agents are in, every other time for one more answer, then for a random moment; False if the run has ended."""
+        until, answers = time.monotonic() + START_S, self._answers() + self.draw.randint(0, 1)
+        while not self._agents() or self._answers() < answers:
             if controller.poll() is not None:
                 return False
             if time.monotonic() > until:
-                self.problems.append(f"no agent began within {START_S:.0f} s of start {self.starts}")
+                self.problems.append(
+                    f"no agent began, or none was answered, within {START_S:.0f} s of start {self.starts}"
+                )
                 return False
-            time.sleep(0.05)
+            time.sleep(0.2)
         time.sleep(self.draw.uniform(0.2, 4.0))
         return controller.poll() is None
 
@@ -122,6 +125,9 @@ class Soak:
     def _agents(self) -> list[int]:
         """Leashes and programs at work in an agent's folder."""
         return [pid for pid in pids() if str(cwd(pid)).startswith(str(self.folder / "home" / "agents"))]
+
+    def _answers(self) -> int:
+        return len(every(self._ledger(), Answer)) if (self.folder / "home" / "ledger.db").exists() else 0
 
     def _gone(self, family: list[Process], whose: str) -> None:
         until = time.monotonic() + GONE_S
@@ -238,7 +244,7 @@ def engines(pid: int) -> list[int]:
 def main() -> None:
     """One soak, one table, one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=RECORDED)
+    parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     begun = time.monotonic()
