@@ -27,6 +27,7 @@ from reforward.plan.gpu import Gpu
 from reforward.plan.layout import Layout
 from reforward.plan.memory import fits
 from reforward.plan.model import Model
+from reforward.plan.residual import MOST
 
 FOLDS = Path(__file__).with_name("plan_folds.csv")
 LOGGED_BLOCKS, LOGGED_MEMORY = 2588, 25_250_627_584
@@ -41,7 +42,7 @@ def predicted(rows: pd.DataFrame, found: pd.DataFrame, groups: pd.Series, *, spr
     for name in ("tpot", "ttft"):
         base = found[f"{name}_s"].to_numpy() * 1e3
         ratio = np.log(rows[f"silicon_{name}_ms"].to_numpy() / base)
-        held = held_out(sizes, ratio, groups.to_numpy(), learn, spread=spread)
+        held = held_out(sizes, ratio, groups.to_numpy(), learn, MOST[name], spread=spread)
         columns |= {name: base * np.exp(held.centre), f"{name}_half": held.half}
     return pd.DataFrame(columns, index=rows.index)
 

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from reforward.plan.residual import LEAST, MOST
+from reforward.plan.residual import LEAST
 
 Array = NDArray[np.float64]
 SETTINGS: dict[str, Any] = {
@@ -58,11 +58,11 @@ def _out_of_fold(
 
 
 def held_out(
-    features: Array, ratio: Array, groups: NDArray[Any], learn: NDArray[np.bool_], *, spread: bool = True
+    features: Array, ratio: Array, groups: NDArray[Any], learn: NDArray[np.bool_], most: float, *, spread: bool = True
 ) -> HeldOut:
-    """`ratio`: log of measured over planned; only rows in `learn` are learned from."""
-    target = np.clip(ratio, -MOST, MOST)
-    centre = np.clip(_out_of_fold(centre_model, features, target, groups, learn), -MOST, MOST)
+    """`ratio`: log of measured over planned; only rows in `learn` are learned from, corrections end at `most`."""
+    target = np.clip(ratio, -most, most)
+    centre = np.clip(_out_of_fold(centre_model, features, target, groups, learn), -most, most)
     if not spread:
         return HeldOut(centre, np.zeros(len(centre)))
     error = np.abs(ratio - centre)
@@ -74,11 +74,11 @@ def held_out(
     return HeldOut(centre, half)
 
 
-def exported(features: Array, ratio: Array, groups: NDArray[Any]) -> dict[str, Any]:
+def exported(features: Array, ratio: Array, groups: NDArray[Any], most: float) -> dict[str, Any]:
     """What ships for one quantity: both forests on all rows, and the factor from held-out errors."""
     every = np.ones(len(ratio), dtype=bool)
-    target = np.clip(ratio, -MOST, MOST)
-    error = np.abs(ratio - np.clip(_out_of_fold(centre_model, features, target, groups, every), -MOST, MOST))
+    target = np.clip(ratio, -most, most)
+    error = np.abs(ratio - np.clip(_out_of_fold(centre_model, features, target, groups, every), -most, most))
     width = np.maximum(_out_of_fold(spread_model, features, error, groups, every), LEAST)
     return {
         "centre": forest(centre_model(0).fit(features, target), features),

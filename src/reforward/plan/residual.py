@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 PACKAGED = Path(__file__).parent / "residual.json"
-MOST = 0.8
-"""A log ratio is never corrected by more: beyond it a measured point hides a setting, such as speculation."""
+MOST = {"tpot": 0.8, "ttft": 3.0}
+"""A log ratio is never corrected by more: beyond it a measured point hides a setting, such as speculation or a long queue."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ class Correction:
     spread: Forest
     factor: float
     """Half width over `spread`: made so that 90 % of held-out points lie within."""
+    most: float
+    """Largest correction."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,10 @@ class Residual:
         """The packaged one."""
         found = json.loads(path.read_text(encoding="utf-8"))
         parts = {
-            name: Correction(Forest.of(found[name]["centre"]), Forest.of(found[name]["spread"]), found[name]["factor"])
-            for name in ("tpot", "ttft")
+            name: Correction(
+                Forest.of(found[name]["centre"]), Forest.of(found[name]["spread"]), found[name]["factor"], most
+            )
+            for name, most in MOST.items()
         }
         return cls(found["features"], parts["tpot"], parts["ttft"])
 
@@ -86,7 +90,7 @@ class Residual:
 
 def apply(correction: Correction, rows: Array) -> tuple[Array, Array]:
     """(log correction, log half width of 90 %) of each row."""
-    centre = np.clip(correction.centre(rows), -MOST, MOST)
+    centre = np.clip(correction.centre(rows), -correction.most, correction.most)
     return centre, correction.factor * np.maximum(correction.spread(rows), LEAST)
 
 

@@ -67,13 +67,15 @@ def find(gpu: str, family: str, name: str, engine: str) -> tuple[tuple[Path, ...
 
 @cache
 def read(path: Path, *names: str) -> Columns:
-    """These columns of a table; strings as numpy object arrays. Raises `Unavailable` with the remedy if it cannot be read."""
+    """These columns of a table, 0 where an old table lacks one; strings as object arrays. Raises `Unavailable` without pyarrow."""
     try:
         from pyarrow import parquet
     except ImportError as error:
         raise Unavailable("measured operators need pyarrow; pip install 'reforward[plan]'") from error
-    table: Any = parquet.read_table(path, columns=list(names))
-    return {name: np.asarray(table[name].to_numpy()) for name in names}
+    there = set(parquet.read_schema(path).names)
+    table: Any = parquet.read_table(path, columns=[name for name in names if name in there])
+    columns = {name: np.asarray(table[name].to_numpy()) for name in names if name in there}
+    return {name: columns.get(name, np.zeros(len(table))) for name in names}
 
 
 def rows(gpu: str, family: str, name: str, engine: str, *names: str) -> Iterator[Columns]:
