@@ -190,6 +190,18 @@ def test_errors_that_an_average_would_hide_are_seen_where_they_gather(where: NDA
     assert all("gathered" in finding.check for finding in verdict.findings if not finding.passed)
 
 
+@pytest.mark.parametrize("gain", [0.3, -0.3])
+def test_times_of_a_crowded_session_say_nothing(gain: float) -> None:
+    quiet = measured(gain)
+    crowded = replace(quiet, samples=tuple(replace(sample, crowded=0.4) for sample in quiet.samples))
+    verdict = ruled(lm_outputs(STOCK), crowded)
+    assert (verdict.ruling, verdict.reason) == ("unsure", "disturbed")
+    assert "40%" in verdict.detail
+    one = (replace(quiet.samples[0], crowded=0.4), *quiet.samples[1:])
+    assert ruled(lm_outputs(STOCK), replace(quiet, samples=one)).reason in ("faster", "slower")
+    assert ruled(lm_outputs(np.zeros_like(STOCK)), crowded).reason == "numerics"
+
+
 def test_non_finite_elements_must_be_the_stocks() -> None:
     made = STOCK.copy()
     made[3, 5] = np.nan

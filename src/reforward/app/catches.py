@@ -21,6 +21,7 @@ BY_REASON: dict[Reason, Layer] = {
     "slower": "gain",
     "no-gain": "gain",
     "undecided": "gain",
+    "disturbed": "gain",
     "faster": "-",
     "promising": "-",
 }

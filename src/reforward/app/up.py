@@ -44,6 +44,8 @@ from reforward.traffic.watch import WINDOWS, Watch
 YIELD_S = 20.0
 RECENT = 2
 """Windows that a search is for: those that gave an alarm are all of the new traffic."""
+CROWDED = 1.0
+"""What is served beside the search is the load that a forward is wanted for: it disturbs no session. A canary has the last word."""
 LOOK_S = 0.2
 """Between two looks at whether the server is busy, or the window full."""
 
@@ -160,7 +162,7 @@ class Loop:
     @contextmanager
     def _house(self, requests: tuple[Request, ...]) -> Generator[House]:
         serving, habits = self.serving, self.habits
-        contract = Contract(numerics="reassociated", min_gain=habits.min_gain)
+        contract = Contract(numerics="reassociated", min_gain=habits.min_gain, most_crowded=CROWDED)
         seen = Observed(trace=Trace(requests=requests, bad_rows=(), source="served here"), source="served here")
         settings = Settings(min_gain=habits.min_gain, requests=habits.requests, length_scale=1.0)
         traffic = workloads(serving.loaded, serving.engine, settings, seen)

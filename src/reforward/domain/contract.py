@@ -44,6 +44,8 @@ class Contract(Record):
     """Share of positions by which top-1 agreement with the oracle may fall below the stock forward's."""
     extra_memory: float = 1.25
     """Bytes that a candidate may use beyond the incumbent (packed, state, private), in units of the weights."""
+    most_crowded: float = 0.1
+    """Share of a worker's processors that others may have during a session; above it, times say nothing about the code."""
     memory_slack: int = 64 << 20
     """Bytes by which two processes may differ for reasons of their allocators; counted before `extra_memory`."""
     max_build_s: float = 600.0

@@ -1,9 +1,9 @@
 """Raw facts of one session: `Measurement`, or `Failed`. Never an opinion."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from reforward.domain.record import Record
+from reforward.domain.record import LATER, Record
 from reforward.domain.subject import Tier
 
 ArmName = Literal["candidate", "incumbent"]
@@ -27,6 +27,8 @@ class Sample:
     """Seconds spent in steps that only decode. Zero for a module."""
     decode_tokens: int = 0
     """Tokens made in those steps."""
+    crowded: float = field(default=0.0, metadata=LATER)
+    """Share of the worker's processors that processes of others had meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True)

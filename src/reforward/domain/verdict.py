@@ -13,6 +13,7 @@ Reason = Literal[
     "slower",
     "no-gain",  # reject: the upper bound is below the gain that counts
     "undecided",  # unsure: the interval still straddles when the budget ended
+    "disturbed",  # unsure: others used the processors meanwhile
     "numerics",  # reject: outputs outside the contract's class
     "token-mismatch",  # reject: a token is not the first maximum of its own row
     "non-finite",

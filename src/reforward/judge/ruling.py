@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from reforward.domain.contract import Contract
-from reforward.domain.measurement import Failed, Measurement
+from reforward.domain.measurement import Failed, Measurement, Sample
 from reforward.domain.subject import Tier
 from reforward.domain.verdict import Finding, Interval, Reason, Ruling, Verdict
 from reforward.judge.gain import detectable
@@ -43,6 +43,10 @@ def of_findings(
 def of_gain(measurement: Measurement, contract: Contract, seen: Outlook, findings: Sequence[Finding]) -> Verdict:
     """All checks held: what the times say."""
     ruling, reason, why = _rank(seen, contract, measurement.tier)
+    crowded = crowding(measurement.samples)
+    if crowded > contract.most_crowded:
+        ruling, reason = "unsure", "disturbed"
+        why = f": others had {crowded:.0%} of its processors meanwhile; measure again when the machine is quiet"
     count = seen.estimate.pairs
     stated = percent(seen.interval) if seen.interval else f"{math.expm1(seen.estimate.mean):+.1%}, no interval"
     detail = f"{stated} after {count} pair{'s' * (count != 1)} of launches{why}"
@@ -63,6 +67,12 @@ def _rank(seen: Outlook, contract: Contract, tier: Tier) -> tuple[Ruling, Reason
             early = not seen.final and seen.estimate.pairs < contract.min_pairs
             why = f"the time ended before {contract.min_pairs} pairs" if early else _noisy(seen, contract, tier)
             return "unsure", "undecided", f": {why}"
+
+
+def crowding(samples: Sequence[Sample]) -> float:
+    """Share of the processors that others had, over all passes, the long ones for more."""
+    seconds = sum(sample.seconds for sample in samples)
+    return sum(sample.crowded * sample.seconds for sample in samples) / seconds if seconds > 0 else 0.0
 
 
 def _noisy(seen: Outlook, contract: Contract, tier: Tier) -> str:

@@ -72,7 +72,9 @@ class Measurer:
                 with blame(arm):
                     arms[arm] = self.engine.prepare(candidate if arm == "candidate" else incumbent)
             trial = self._trial(workload, tier, nonce)
-            session = Session(trial, arms, stopping, together=self._on_device)
+            session = Session(
+                trial, arms, stopping, threads=self.engine.target.launch.threads, together=self._on_device
+            )
             session.run()
         except ArmFailed as failure:
             return _failed(failure, candidate, workload, tier, self.engine.target.id, started), ()

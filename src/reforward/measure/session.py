@@ -10,6 +10,7 @@ from typing import Protocol
 from reforward.domain.errors import CandidateFailed
 from reforward.domain.measurement import Arm, ArmName, Memory, Output, Sample
 from reforward.domain.ports import Prepared, Stopping, Worker
+from reforward.engine.neighbours import Meter
 
 ORDERS: tuple[tuple[ArmName, ...], ...] = (
     ("incumbent", "candidate", "candidate", "incumbent"),
@@ -85,14 +86,16 @@ class ArmLog:
 class Session:
     """Runs pairs until `stopping` has seen enough; samples are kept in the order taken, none is dropped.
 
+    `threads`: of each worker, so many processors it should find free.
+
     `together`: both workers of a pair start at the same time. On a device that is waiting for its driver, most of it; on a CPU
     they would take the processor from one another.
     """
 
     def __init__(
-        self, trial: Trial, arms: dict[ArmName, Prepared], stopping: Stopping, *, together: bool = False
+        self, trial: Trial, arms: dict[ArmName, Prepared], stopping: Stopping, *, threads: int, together: bool = False
     ) -> None:
-        self.trial, self.stopping, self.together = trial, stopping, together
+        self.trial, self.stopping, self.threads, self.together = trial, stopping, threads, together
         self.logs: dict[ArmName, ArmLog] = {name: ArmLog(prepared=prepared) for name, prepared in arms.items()}
         self.samples: list[Sample] = []
 
@@ -160,6 +163,7 @@ class Session:
         return worker
 
     def _pass(self, worker: Worker, arm: ArmName, launch: int, text: int) -> None:
+        meter = Meter(worker.pid, threads=self.threads)
         timed = self.trial.timed(worker, arm, launch, text)
         self.samples.append(
             Sample(
@@ -170,6 +174,7 @@ class Session:
                 ttft_s=timed.ttft_s,
                 decode_s=timed.decode_s,
                 decode_tokens=timed.decode_tokens,
+                crowded=meter.crowded(),
             )
         )
 

@@ -98,7 +98,7 @@ def fast_verdicts(verdicts: Iterable[Verdict]) -> dict[str, Verdict]:
 
 def gain(verdict: Verdict) -> float:
     """Measured gain of a candidate that keeps its contract; minus one where there is none."""
-    sound = verdict.ruling == "accept" or verdict.reason in ("undecided", "no-gain", "slower")
+    sound = verdict.ruling == "accept" or verdict.reason in ("undecided", "disturbed", "no-gain", "slower")
     return verdict.gain.mid if verdict.gain and sound else -1.0
 
 
