@@ -28,6 +28,8 @@ MODELS = {
 }
 LIMITS = Limits(max_num_seqs=1024, max_num_batched_tokens=8192, max_model_len=16384)
 """Rows do not say theirs; recipes allow at least the concurrency that they measure."""
+MOST_MEMORY = 0.95
+"""Share of the memory that recipes of large models give to the engine."""
 SAME = [
     "model_path", "precision", "gemm_quant_mode", "backend", "system", "tp_size", "pp_size", "dp", "moe_tp_size", "moe_ep_size",
 ]  # fmt: skip
@@ -80,8 +82,10 @@ def planned(rows: pd.DataFrame, *, measured: bool = True) -> pd.DataFrame:
 def feasible(row: pd.Series) -> bool:
     """Whether the planner says that a measured row's weights and one of its requests fit."""
     model = model_of(row)
+    seats = int(max(row.conc if row.conc == row.conc else row.batch_size, 1))
+    limits = replace(LIMITS, max_num_seqs=seats, memory_utilization=MOST_MEMORY)
     try:
-        memory = fits(model, Gpu.read(row.system), layout_of(row, model), Engine(name=row.backend), LIMITS)
+        memory = fits(model, Gpu.read(row.system), layout_of(row, model), Engine(name=row.backend), limits)
     except BadInput:
         return False
     return memory.fits(row.isl + row.osl)

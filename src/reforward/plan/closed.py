@@ -59,12 +59,12 @@ class Closed:
 
     @property
     def ttft_s(self) -> Array:
-        """Seconds to the first token: half a step until it is noticed, the prompt, and the wait for room in the cache."""
-        return self.prefill_s + self.decode_s / 2 + self.queue_s
+        """Seconds to the first token without a queue: half a step until the request is noticed, and its prompt."""
+        return self.prefill_s + self.decode_s / 2
 
     @property
     def queue_s(self) -> Array:
-        """Wait for room in the cache: a share of a whole request's time."""
+        """Wait for room in the cache: a share of a whole request's time. The correction knows how far it comes true."""
         return self.waiting * self.tpot_s * self.load.output
 
     @property
