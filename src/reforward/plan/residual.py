@@ -45,7 +45,8 @@ class Forest:
                 if not inner.any():
                     break
                 left = rows[every, np.maximum(feature, 0)] <= tree[at, 1]
-                at = np.where(inner, np.where(left, tree[at, 2], tree[at, 3]).astype(np.int64), at)
+                below: NDArray[np.int64] = tree[at, np.where(left, 2, 3)].astype(np.int64)
+                at = np.where(inner, below, at)
             total += tree[at, 4]
         return total
 
