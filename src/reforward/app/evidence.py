@@ -16,15 +16,18 @@ UNPROVEN = "UNPROVEN: no verdict at the slow tier accepts this candidate; nothin
 
 
 def evidence(ledger: Ledger, candidate: Candidate) -> str:
-    """The last slow-tier accept of a candidate with its setting; without one, that it is unproven, and every verdict."""
+    """For each subject the last slow-tier accept with its setting; without one, that it is unproven, and every verdict."""
     verdicts = [verdict for verdict in every(ledger, Verdict) if verdict.candidate == candidate.id]
-    proven = [verdict for verdict in verdicts if verdict.admits]
-    lines = [f"candidate {candidate.id}"]
-    if proven:
-        lines += _proof(ledger, proven[-1])
-    else:
-        lines += [UNPROVEN, *(f"verdict {v.id}: {v.tier} {v.ruling} ({v.reason}): {v.detail}" for v in verdicts)]
-    return "\n".join(lines) + "\n"
+    proven = {_subject(ledger, verdict): verdict for verdict in verdicts if verdict.admits}
+    told = [_proof(ledger, verdict) for verdict in proven.values()] or [
+        [UNPROVEN, *(f"verdict {v.id}: {v.tier} {v.ruling} ({v.reason}): {v.detail}" for v in verdicts)]
+    ]
+    return "\n".join("\n".join([f"candidate {candidate.id}", *lines, ""]) for lines in told)
+
+
+def _subject(ledger: Ledger, verdict: Verdict) -> str:
+    measurement = only(ledger.get(verdict.measurement), Measurement)
+    return only(ledger.get(measurement.target), Target).subject
 
 
 def _proof(ledger: Ledger, verdict: Verdict) -> list[str]:

@@ -175,7 +175,7 @@ class Engine(Protocol):
         ...
 
     def build(self, candidate: Candidate) -> None:
-        """The build stage alone, if the tree has one and was not built before. May be called beside a session, from another thread."""
+        """The build stage alone, if the tree has one and was not built before. Another thread may call it beside a session."""
         ...
 
     def start_lm(self, prepared: Prepared, *, depth: int, limits: Limits, oracle: bool = False) -> LmWorker:

@@ -23,8 +23,8 @@ from reforward.domain.workload import Workload
 KINDS: dict[str, type[Record]] = {
     kind.tag: kind
     for kind in (
-        Answer, Attempt, Calibration, Candidate, Contract, Deployment, Ended, Failed, Job, Measurement, Profile, Proposal, Rollout, Run,
-        Skipped, Spent, Subject, Target, Turn, Verdict, Workload,
+        Answer, Attempt, Calibration, Candidate, Contract, Deployment, Ended, Failed, Job, Measurement, Profile, Proposal,
+        Rollout, Run, Skipped, Spent, Subject, Target, Turn, Verdict, Workload,
     )
 }  # fmt: skip
 """Every record that a ledger can hold, by tag."""

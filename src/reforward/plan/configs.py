@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from reforward.domain.errors import BadInput
 from reforward.plan.model import Attention, Model, Moe
@@ -57,18 +57,19 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path} cannot be read as JSON: {error}; give a Hugging Face config.json") from error
     if not isinstance(found, dict):
         raise BadInput(f"{path} holds a {type(found).__name__}, not an object; give a Hugging Face config.json")
+    known = cast("dict[str, Any]", found)
     beside = path.with_name("hf_quant_config.json")
-    if beside.is_file() and "quantization_config" not in found:
-        found["quantization_config"] = json.loads(beside.read_text(encoding="utf-8")).get("quantization", {})
-    return found
+    if beside.is_file() and "quantization_config" not in known:
+        known["quantization_config"] = json.loads(beside.read_text(encoding="utf-8")).get("quantization", {})
+    return known
 
 
 class _Fields:
     """A config with the names of all families; remembers what was asked for and not there."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        nested = next((config[name] for name in NESTED if name in config), {})
-        self.all = {**config, **nested}
+        nested: Mapping[str, Any] = next((config[name] for name in NESTED if name in config), {})
+        self.all: dict[str, Any] = {**config, **nested}
         self.missing: list[str] = []
 
     def need(self, *names: str) -> int:
@@ -88,9 +89,10 @@ class _Fields:
 
     def listed(self, name: str, layers: int) -> list[Any] | None:
         """A list with an entry per layer; drafting layers at its end are cut off."""
-        found = self.all.get(name)
-        if not isinstance(found, list):
+        listed = self.all.get(name)
+        if not isinstance(listed, list):
             return None
+        found = cast("list[Any]", listed)
         if len(found) < layers:
             raise BadInput(f"{name} has {len(found)} entries for {layers} layers; mend the config.json")
         return found[:layers]

@@ -164,13 +164,14 @@ def _delta(operators: "Operators", phase: str) -> Surface | None:
         return None
     sizes = _sizes(columns, "num_tokens", "batch_size", "num_k_heads", "num_v_heads")
     shapes, seconds = _best(sizes, columns["latency"], total=True)
-    roofline = operators.delta_roofline(*shapes.T, 128, 4)
+    tokens, batch, key_heads, heads = shapes.T
+    roofline = operators.delta_roofline(tokens, batch, key_heads, heads, 128, 4)
     return Surface.of(shapes, seconds, roofline, (1.0, 1.0, 2.0, 2.0))
 
 
 def _moe(operators: "Operators", distribution: str, dtype: str) -> Surface | None:
     names = ("num_tokens", "hidden_size", "inter_size", "num_experts", "topk", "moe_tp_size", "moe_ep_size")
-    order = INSTEAD_OF_EXPERTS.get(dtype, (dtype,))
+    order: tuple[str, ...] = INSTEAD_OF_EXPERTS.get(dtype, (dtype,))
     if dtype == "w4a16_mxfp4" and "fp4" in operators.gpu.flops:
         order = (order[1], order[0], *order[2:])
     for wanted in order:

