@@ -96,7 +96,9 @@ def test_both_arms_are_read_alike(trial: LmTrial, monkeypatch: pytest.MonkeyPatc
     for arm in ARMS:
         worker = trial.start(trial.engine.prepare(tiny_subject()[2]))
         seen, rows = read.setdefault(arm, []), worker.rows
-        monkeypatch.setattr(worker, "rows", lambda first, count, seen=seen, rows=rows: seen.append(count) or rows(first, count))
+        monkeypatch.setattr(
+            worker, "rows", lambda first, count, seen=seen, rows=rows: seen.append(count) or rows(first, count)
+        )
         monkeypatch.setattr(trial, "_drawn", lambda *_: frozenset[tuple[int, int]]())
         worker.resume()
         trial.timed(worker, arm, 0, 0)

@@ -62,7 +62,10 @@ def _become_worker(
             memory_bytes=message.memory_bytes,
             file_bytes=message.memory_bytes if pack_file else sandbox.FILE_BYTES,
             readable=[folder for folder in (*opened.readable, message.readable) if folder],
-            writable=[*([message.writable] if message.writable else []), *((sandbox.THREADS, *NODES) if opened.card else ())],
+            writable=[
+                *([message.writable] if message.writable else []),
+                *((sandbox.THREADS, *NODES) if opened.card else ()),
+            ],
             device=opened.card is not None,
         )
         os.chdir(scratch)

@@ -64,11 +64,14 @@ def _parsed(path: Path) -> dict[str, Any]:
     return known
 
 
+NOTHING: Mapping[str, Any] = {}
+
+
 class _Fields:
     """A config with the names of all families; remembers what was asked for and not there."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        nested: Mapping[str, Any] = next((config[name] for name in NESTED if name in config), {})
+        nested = next((cast("Mapping[str, Any]", config[name]) for name in NESTED if name in config), NOTHING)
         self.all: dict[str, Any] = {**config, **nested}
         self.missing: list[str] = []
 
@@ -145,7 +148,7 @@ def _attention(fields: _Fields, layers: int, hidden: int) -> tuple[Attention, ..
 def _latent(fields: _Fields, layers: int) -> list[Attention]:
     nope, rope = fields.need("qk_nope_head_dim"), fields.need("qk_rope_head_dim")
     heads, v_dim = fields.need("num_attention_heads"), fields.need("v_head_dim")
-    linear = fields.all.get("linear_attn_config") or {}
+    linear = cast("Mapping[str, Any]", fields.all.get("linear_attn_config") or NOTHING)
     full = len(linear["full_attn_layers"]) if linear else layers
     one = Attention(
         layers=full,

@@ -23,7 +23,7 @@ INSTEAD_OF_GEMM = {
     "int4_wo": ("int4_wo", "bfloat16"),
     "fp8": ("fp8", "fp8_block"),
 }
-INSTEAD_OF_EXPERTS = {
+INSTEAD_OF_EXPERTS: dict[str, tuple[str, ...]] = {
     "w4a16_mxfp4": ("w4a16_mxfp4", "w4a8_mxfp4_mxfp8", "nvfp4", "int4_wo"),
     "int4_wo": ("int4_wo", "w4a16_mxfp4"),
     "fp8": ("fp8", "fp8_block"),
@@ -171,7 +171,7 @@ def _delta(operators: "Operators", phase: str) -> Surface | None:
 
 def _moe(operators: "Operators", distribution: str, dtype: str) -> Surface | None:
     names = ("num_tokens", "hidden_size", "inter_size", "num_experts", "topk", "moe_tp_size", "moe_ep_size")
-    order: tuple[str, ...] = INSTEAD_OF_EXPERTS.get(dtype, (dtype,))
+    order = INSTEAD_OF_EXPERTS.get(dtype, (dtype,))
     if dtype == "w4a16_mxfp4" and "fp4" in operators.gpu.flops:
         order = (order[1], order[0], *order[2:])
     for wanted in order:

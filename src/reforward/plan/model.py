@@ -68,7 +68,10 @@ class Attention:
             return [(2 * keys + 2 * values + self.gate / tp, hidden), (hidden, values)]
         shared = max(self.kv_heads / tp, 1) * (self.qk_dim + self.v_dim)
         if self.kind == "gqa":
-            found: list[tuple[float, float]] = [(heads * self.qk_dim + shared + (self.gate / tp), hidden), (hidden, heads * self.v_dim)]
+            found: list[tuple[float, float]] = [
+                (heads * self.qk_dim + shared + (self.gate / tp), hidden),
+                (hidden, heads * self.v_dim),
+            ]
         else:
             kept = self.kv_rank + self.rope_dim if self.kind == "mla" else self.qk_dim
             down = self.q_rank + kept if self.q_rank else heads * self.qk_dim + kept

@@ -40,7 +40,9 @@ class Operators:
     engine: str
     measured: bool = True
     """Look at the tables; False: the roofline alone."""
-    _surfaces: dict[tuple[object, ...], Surface | None] = field(default_factory=dict[tuple[object, ...], Surface | None], repr=False)
+    _surfaces: dict[tuple[object, ...], Surface | None] = field(
+        default_factory=dict[tuple[object, ...], Surface | None], repr=False
+    )
 
     @cached_property
     def known(self) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 from reforward.domain.errors import BadInput
 from reforward.plan.dtypes import Dtypes
@@ -38,7 +38,9 @@ def _format(quantised: Mapping[str, Any]) -> str:
         return "fp8_block" if quantised.get("weight_block_size") else "fp8"
     if method in ("compressed-tensors", "modelopt", "mixed_precision"):
         groups: Mapping[str, Mapping[str, Any]] = quantised.get("config_groups") or {}
-        weights: Mapping[str, Any] = next((group["weights"] for group in groups.values() if group.get("weights")), {})
+        held = (cast("Mapping[str, Any]", group["weights"]) for group in groups.values() if group.get("weights"))
+        nothing: Mapping[str, Any] = {}
+        weights = next(held, nothing)
         return _grouped(weights, str(quantised.get("format", "")))
     if method not in METHODS:
         raise BadInput(
