@@ -9,7 +9,8 @@ from pathlib import Path
 from reforward.domain.errors import CandidateFailed
 
 COMPILER = "g++"
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
+FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread", "-fno-gnu-unique")
+"""The last: statics of templates and inline functions are otherwise one for all libraries of a process that have them."""
 LOG_TAIL = 3500
 
 
