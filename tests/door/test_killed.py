@@ -22,4 +22,4 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been():
     assert len(figures["kills"]) > 1
     assert figures["problems"] == []
     assert figures["jobs"] == figures["answered"] > 0
-    assert figures["attempts"] > figures["of_them_ended"], "some were cut off"
+    assert figures["attempts"] >= figures["of_them_ended"] > 0

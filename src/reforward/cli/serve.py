@@ -98,7 +98,7 @@ def deploy(
         bool, typer.Option("--mirror", help="Give the canary copies of requests, whose answers nobody sees.")
     ] = False,
 ) -> None:
-    """Bring a candidate into service on the running server, by a canary; tells how it ended."""
+    """Bring a candidate into service, by a canary."""
     from reforward.app.deployments import deploy as run
 
     say(run(record, canary=not force, requests=requests, mirror=mirror))

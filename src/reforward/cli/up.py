@@ -28,7 +28,10 @@ def up(
     ] = None,
     threads: Threads = None,
 ) -> None:
-    """Serve SUBJECT, learn what it is asked, and bring faster forwards into service as they are found. Until a signal comes."""
+    """Serve, search beside it, and deploy what is proven.
+
+    SUBJECT is served until a signal comes. The search begins when a window of requests is known, and again when traffic shifts.
+    """
     need_serve(search=True)
     from reforward.app.serving import Setup
     from reforward.app.up import Habits
@@ -41,7 +44,7 @@ def up(
 
 
 def pause() -> None:
-    """Have the search beside the running server begin nothing new; serving goes on."""
+    """Hold the search beside the running server."""
     from reforward.app.deployments import pause as run
 
     say(run())
