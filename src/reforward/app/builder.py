@@ -30,7 +30,8 @@ class Builder:
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="builder", daemon=True)
-        self._thread.start()
+        if self.spare:
+            self._thread.start()
 
     def want(self, candidate: Candidate) -> None:
         """Build this tree when those before it are built."""
@@ -51,7 +52,8 @@ class Builder:
             self._closed = True
             self._unbuilt.clear()
             self._changed.notify()
-        self._thread.join(timeout=END_S)
+        if self.spare:
+            self._thread.join(timeout=END_S)
 
     def _run(self) -> None:
         while (candidate := self._next()) is not None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reforward.app.config import load_config
-from reforward.app.traces import CONTENT, DAY_S, capture_folder, content_key, need_capture, shape_key
+from reforward.app.extras import need
+from reforward.app.traces import CONTENT, DAY_S, capture_folder, content_key, shape_key
 
 if TYPE_CHECKING:
     from reforward.traffic.tap import Counts, Sink, Tap
@@ -39,7 +40,7 @@ def capture(
 
     Contents are kept of `content_share` of the calls, for `content_days`.
     """
-    need_capture()
+    need("capture")
     from reforward.traffic.blocks import BYTES
     from reforward.traffic.proxy import Proxy, serve
 
@@ -58,7 +59,7 @@ def open_tap(keep: Keep, *, unit: str, source: str, more: Sequence["Sink"] = ())
 
     `unit` is that of prompts: `token` where a front knows their ids, `byte` where it knows the text.
     """
-    need_capture()
+    need("capture")
     from reforward.traffic.content import ContentStore
     from reforward.traffic.keys import secret
     from reforward.traffic.shapes import ShapeStore

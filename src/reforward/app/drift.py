@@ -1,11 +1,11 @@
 """Whether recorded traffic is still what it was."""
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reforward.domain.errors import BadInput, Unavailable
+from reforward.app.extras import need
+from reforward.domain.errors import BadInput
 from reforward.traffic.trace import read_trace
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ class Drifted:
 
 def drift(file: Path, reference: Path | None, window: int) -> Drifted:
     """Compare a trace with another, or its later part with its beginning."""
-    if find_spec("river") is None:
-        raise Unavailable("river is not installed; pip install 'reforward[drift]'")
+    need("drift")
     from reforward.traffic.drift import Drift
 
     requests = read_trace(file).requests

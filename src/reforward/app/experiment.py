@@ -10,8 +10,7 @@ from reforward.app.budget import Budget, parse_seconds
 from reforward.app.calibrate import calibrated
 from reforward.app.events import Emit, Working
 from reforward.app.house import House, open_house
-from reforward.app.journal import Journal
-from reforward.app.optimize import Search
+from reforward.app.optimize import Search, open_journal
 from reforward.app.settings import Settings
 from reforward.domain.attempt import Attempt, Ended, Spent
 from reforward.domain.errors import BadInput
@@ -108,9 +107,8 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
 
 
 def _trial(house: House, search: Search, budget: Budget, emit: Emit, arm: str, repeat: int, place: int) -> Trial:
-    run = house.new_run(base=house.loaded.stock, proposers=search.proposers)
-    house.ledger.append(run)
-    journal = Journal(house.ledger, run)
+    journal = open_journal(house, house.loaded.stock, resume=False, proposers=search.proposers)
+    run = journal.run
     driven = search.drive(house, journal, budget, emit)
     attempts = {attempt.id for attempt in every(house.ledger, Attempt) if attempt.run == run.id}
     ends = [end for end in every(house.ledger, Ended) if end.attempt in attempts]

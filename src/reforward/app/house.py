@@ -124,10 +124,23 @@ def open_house(subject: str, settings: Settings, emit: Emit = ignore, *, resume:
     try:
         known = _searched(ledger, loaded.subject, engine.target, contract) if resume else ()
         traffic = workloads(loaded, engine, settings, seen, known)
-        encode = loaded.tokenizer.encode if loaded.tokenizer else None
-        measurer = Measurer(engine, loaded.stock, contract, encode=encode)
-        ledger.append(loaded.subject, loaded.stock, engine.target, contract, traffic.search, traffic.held_out)
-        house = House(
+        with house_on(config, loaded, engine, ledger, contract, traffic, emit) as house:
+            emit(Opened(what=house.describe(), warning=traffic.warning()))
+            yield house
+    finally:
+        engine.close()
+
+
+@contextmanager
+def house_on(
+    config: Config, loaded: Loaded, engine: Engine, ledger: Ledger, contract: Contract, traffic: Traffic, emit: Emit
+) -> Generator[House]:
+    """A house on an engine that runs already; its values are in the ledger, its reference workers are ended at the end."""
+    encode = loaded.tokenizer.encode if loaded.tokenizer else None
+    measurer = Measurer(engine, loaded.stock, contract, encode=encode)
+    ledger.append(loaded.subject, loaded.stock, engine.target, contract, traffic.search, traffic.held_out)
+    try:
+        yield House(
             config=config,
             loaded=loaded,
             engine=engine,
@@ -137,13 +150,8 @@ def open_house(subject: str, settings: Settings, emit: Emit = ignore, *, resume:
             measurer=measurer,
             emit=emit,
         )
-        emit(Opened(what=house.describe(), warning=traffic.warning()))
-        try:
-            yield house
-        finally:
-            measurer.close()
     finally:
-        engine.close()
+        measurer.close()
 
 
 def _seen(subject: str, settings: Settings) -> Observed | None:

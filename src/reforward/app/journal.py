@@ -10,6 +10,8 @@ from reforward.domain.run import Run, Turn
 from reforward.domain.verdict import Verdict
 from reforward.ledger.views import every, only
 
+BEGAN = "what the run began with"
+"""Why a run has an incumbent before anything is accepted."""
 TRIALS = "rates"
 """Author of sessions that try the judge on known code (`rates.py`): they ask for no promotion."""
 
@@ -59,7 +61,7 @@ class Journal:
     @property
     def incumbent_reason(self) -> str:
         """Why the incumbent was proposed."""
-        return self.reason_for(self.incumbent) if self.accepted else "what the run began with"
+        return self.reason_for(self.incumbent) if self.accepted else BEGAN
 
     def next_to_confirm(self) -> Candidate | None:
         """The most promising candidate against the present incumbent that the slow tier has not seen."""

@@ -6,6 +6,7 @@ from importlib import resources
 
 from reforward.app import diffs, public
 from reforward.app.desk import Desk
+from reforward.app.journal import BEGAN
 from reforward.app.public import Tried
 from reforward.app.utilisation import Share
 from reforward.domain.candidate import Candidate, SourceFile
@@ -16,7 +17,6 @@ from reforward.judge.ruling import percent
 from reforward.propose.brief import Facts, render
 
 MOST_LINES = 2000
-BEGAN = "what the run began with"
 CONTRACTS = {"lm": "forward.py", "module": "module.py"}
 """What a candidate must export, by host: a file of `reforward.runtime`."""
 

@@ -10,6 +10,7 @@ from reforward import __version__
 from reforward.app.cgroup import cpu_limit, memory_limit
 from reforward.domain.target import Machine
 from reforward.engine.builds import compiler_version
+from reforward.engine.neighbours import cores
 
 ISA_BY_FLAG = (("amx_tile", "amx"), ("avx512f", "avx512"), ("avx2", "avx2"), ("asimd", "neon"))
 PACKAGES = ("torch", "numpy")
@@ -44,14 +45,8 @@ def software() -> tuple[str, ...]:
 @cache
 def physical_cores() -> int:
     """Distinct cores among the processors that this process may use (threads of one core count once), within quota."""
-    cores = len({_core_of(cpu) for cpu in os.sched_getaffinity(0)})
-    quota = cpu_limit() or cores
-    return max(1, min(cores, int(quota)))
-
-
-def _core_of(cpu: int) -> str:
-    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-    return path.read_text().strip() if path.is_file() else str(cpu)
+    quota = cpu_limit() or cores()
+    return max(1, min(cores(), int(quota)))
 
 
 def _version(package: str) -> str:

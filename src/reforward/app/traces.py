@@ -1,12 +1,12 @@
 """What can be done with traces: convert, replay against a server, look after what a capture has kept."""
 
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reforward.app.config import Config, environment, load_config
-from reforward.domain.errors import BadInput, Unavailable
+from reforward.app.extras import need
+from reforward.domain.errors import BadInput
 from reforward.traffic.convert import Form, write_trace
 from reforward.traffic.segments import CONTENTS, SHAPES
 from reforward.traffic.segments import purge as purge_files
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 DAY_S = 86_400.0
 CONTENT = "content"
 """Folder of contents inside a capture."""
-PACKAGES = ("aiohttp", "cryptography")
-
-
-def need_capture() -> None:
-    """`Unavailable` if the packages of the extra are not there."""
-    for package in PACKAGES:
-        if find_spec(package) is None:
-            raise Unavailable(f"{package} is not installed; pip install 'reforward[capture]'")
 
 
 def capture_folder(config: Config, name: str) -> Path:
@@ -63,7 +55,7 @@ def replay(
     done: Callable[[int], None] = lambda count: None,
 ) -> "Replayed":
     """Play a trace against the OpenAI-compatible server at `url`; the key, if it wants one, is `OPENAI_API_KEY`."""
-    need_capture()
+    need("capture")
     from reforward.traffic.load import Play, play
 
     trace = read_trace(file)
@@ -82,7 +74,7 @@ def replay(
 
 def kept_contents(name: str, days: float) -> Iterator[dict[str, Any]]:
     """Prompts and answers of a capture that are at most so old; that they were read is written down."""
-    need_capture()
+    need("capture")
     from reforward.traffic.content import contents
     from reforward.traffic.keys import secret
 

@@ -17,8 +17,8 @@ from reforward.app.capture import Keep, open_tap
 from reforward.app.config import load_config
 from reforward.app.cycle import Cycle
 from reforward.app.events import CouldNot, Emit, Event, Judged, Paired, Promoted
-from reforward.app.house import House
-from reforward.app.journal import Journal
+from reforward.app.house import House, house_on
+from reforward.app.optimize import open_journal
 from reforward.app.pulse import Pulse
 from reforward.app.serving import Serving, Setup, open_serving
 from reforward.app.settings import Settings
@@ -31,7 +31,6 @@ from reforward.domain.record import short
 from reforward.domain.workload import Request, Workload
 from reforward.judge.ruling import percent
 from reforward.ledger.views import accepted, only
-from reforward.measure.measurer import Measurer
 from reforward.propose.search import Passes
 from reforward.propose.winners import Winners
 from reforward.serve.rollout import Policy
@@ -136,9 +135,7 @@ class Loop:
         self.state = "searching"
         self.say(f"{self.pulse.words()}; searching on {len(requests)} requests")
         with self._house(requests) as house:
-            run = house.new_run(base=self._serves(), proposers=("winners", "passes"))
-            house.ledger.append(run)
-            journal = Journal(house.ledger, run)
+            journal = open_journal(house, self._serves(), resume=False, proposers=("winners", "passes"))
             proposer = Winners(self._winners(house), Passes())
             cycle = Cycle(house, journal, proposer, Budget(candidates=self.habits.candidates or 1 << 30), self._heard)
             while self._wait(lambda: True) and not (shifted := self._shifted()) and cycle.turn():
@@ -167,23 +164,11 @@ class Loop:
         settings = Settings(min_gain=habits.min_gain, requests=habits.requests, length_scale=1.0)
         traffic = workloads(serving.loaded, serving.engine, settings, seen)
         traffic = replace(traffic, held_out=with_longest(traffic.held_out, requests))
-        assert serving.loaded.tokenizer is not None
-        measurer = Measurer(serving.engine, serving.loaded.stock, contract, encode=serving.loaded.tokenizer.encode)
-        house = House(
-            config=serving.config,
-            loaded=serving.loaded,
-            engine=serving.engine,
-            ledger=serving.ledger,
-            contract=contract,
-            traffic=traffic,
-            measurer=measurer,
-            emit=self._heard,
+        opened = house_on(
+            serving.config, serving.loaded, serving.engine, serving.ledger, contract, traffic, self._heard
         )
-        house.ledger.append(contract, traffic.search, traffic.held_out)
-        try:
+        with opened as house:
             yield calibrated(house, self._heard)
-        finally:
-            measurer.close()
 
     def _heard(self, event: Event) -> None:
         """On the search's own thread: give way between pairs, deploy what was promoted, tell the rest."""

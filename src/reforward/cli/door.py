@@ -2,16 +2,15 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reforward.app.extras import need
 from reforward.app.settings import Settings
 from reforward.cli import show
 from reforward.cli.live import Live
 from reforward.cli.options import FromStock, MinGain, Numerics, Requests, Resume, Scale, SubjectArg, Threads
-from reforward.domain.errors import Unavailable
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -48,15 +47,8 @@ def mcp(
         host(subject, settings, budget=budget, resume=resume, from_stock=from_stock, door=door, emit=live)
 
 
-def need_agents() -> None:
-    """`Unavailable` with the remedy if the packages of the door are missing."""
-    for package in ("mcp", "starlette", "uvicorn"):
-        if find_spec(package) is None:
-            raise Unavailable(f"{package} is not installed; pip install 'reforward[agents]'")
-
-
 def _surface(port: int | None, names: list[str]) -> "Door":
-    need_agents()
+    need("agents")
     from reforward.mcp.door import open_door, open_stdio
 
     if port is None:

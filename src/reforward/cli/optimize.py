@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from reforward.app.extras import need
 from reforward.app.settings import Settings
 from reforward.cli import show
-from reforward.cli.door import need_agents
 from reforward.cli.live import Live
 from reforward.cli.options import (
     BaseUrl,
@@ -108,7 +108,7 @@ def team(
     style: "Style" = "naive",
 ) -> "Team":
     """The agents that `--agent` names, and how they work together."""
-    need_agents()
+    need("agents")
     import math
 
     from reforward.app.agents import Team, secret_values

@@ -1,14 +1,13 @@
 """`reforward serve`, and the verbs that speak to a running server."""
 
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
+from reforward.app.extras import need
 from reforward.cli import show
 from reforward.cli.options import IdArg, Json, SubjectArg, Threads
-from reforward.domain.errors import Unavailable
 from reforward.domain.record import short
 
 
@@ -33,7 +32,7 @@ def serve(
 
     Until a signal comes; then requests in service may end. Language models only.
     """
-    need_serve()
+    need("serve")
     from reforward.app.serving import Setup
     from reforward.app.serving import serve as run
 
@@ -107,16 +106,3 @@ def deploy(
 def say(text: str) -> None:
     """One line, as it is."""
     show.console.print(escape(text))
-
-
-def need_serve(*, search: bool = False) -> None:
-    """`Unavailable` if a package of the extra is missing."""
-    for package in (
-        "prometheus_client",
-        "starlette",
-        "uvicorn",
-        *(["aiohttp", "cryptography", "river"] if search else []),
-    ):
-        if find_spec(package) is None:
-            extra = "serve,drift,capture" if search else "serve"
-            raise Unavailable(f"{package} is not installed; pip install 'reforward[{extra}]'")

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
+from reforward.app.extras import need
 from reforward.cli.live import Live
 from reforward.cli.options import SubjectArg, Threads
-from reforward.cli.serve import need_serve, say
+from reforward.cli.serve import say
 
 
 def up(
@@ -32,7 +33,7 @@ def up(
 
     SUBJECT is served until a signal comes. The search begins when a window of requests is known, and again when traffic shifts.
     """
-    need_serve(search=True)
+    need("serve", "drift", "capture")
     from reforward.app.serving import Setup
     from reforward.app.up import Habits
     from reforward.app.up import up as run

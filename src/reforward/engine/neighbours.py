@@ -6,11 +6,12 @@ thread wins by a factor that is the neighbours' and not its own.
 
 import os
 import time
+from functools import cache
 from pathlib import Path
 
 from reforward.engine import standstill
 
-STAT, SMT = Path("/proc/stat"), Path("/sys/devices/system/cpu/smt/active")
+STAT = Path("/proc/stat")
 IDLE = (3, 4)
 """Columns of a processor's line that are no use: idle, and idle while a disk is waited for; see proc_stat(5)."""
 COLUMNS = 8
@@ -47,10 +48,16 @@ def busy_s() -> float:
     return TICK_S * sum(ticks)
 
 
-def cores() -> float:
-    """How many there are: two threads of one count as one. A quota of a container limits us, not the others."""
-    try:
-        shared = SMT.read_text().strip() == "1"
-    except OSError:
-        shared = False
-    return len(os.sched_getaffinity(0)) / (1 + shared)
+def cores() -> int:
+    """Distinct cores among the processors that this process may use: threads of one count once. A quota limits us, not others."""
+    return _cores_among(frozenset(os.sched_getaffinity(0)))
+
+
+@cache
+def _cores_among(cpus: frozenset[int]) -> int:
+    return len({_core_of(cpu) for cpu in cpus})
+
+
+def _core_of(cpu: int) -> str:
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    return path.read_text().strip() if path.is_file() else str(cpu)

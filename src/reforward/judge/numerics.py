@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 from reforward.domain.contract import Contract
 from reforward.domain.verdict import Finding
 from reforward.judge.arrays import Floats, Real, Rows
-from reforward.judge.errors import BLOCKS, LEAST_WIDTH, Errors, columns, errors, joined
+from reforward.judge.errors import BLOCKS, LEAST_WIDTH, TINY, Errors, columns, errors, joined
 
 BLIND_ULPS = 8.0
 """Assumed error of the stock where no oracle could be computed at all, in half units in the last place."""
-TINY = 1e-300
 LEAST_ROWS = 8
 """Rows whose typical error is told; of fewer, one with a heavy tail would decide."""
 ENOUGH_ROWS = 24
@@ -57,7 +56,7 @@ def _far(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> tuple[
     """Distance between candidate and stock: what both errors together allow, for a typical row and for the worst."""
     noise = found.stock_rms[judged] if judged.any() else BLIND_ULPS * found.rounding
     noise = np.maximum(noise, np.median(found.rounding))
-    typical = _middle(np.maximum(found.distance / _middle(noise), 1))
+    typical = _typical(found.distance / _middle(noise))
     worst = float(found.distance.max()) / max(float(noise.max()), float(found.rounding.max()), TINY)
     return (
         _at_most("typical distance from stock", typical, 1 + contract.error_ratio),
@@ -72,7 +71,7 @@ def _close(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> tupl
     peak = floor * found.peak[judged] / np.maximum(found.scale[judged], TINY)
     least = max(float(found.stock_worst[judged].max()), float(peak.max()))
     return (
-        _at_most("typical error", _middle(np.maximum(ours / theirs, 1)), contract.error_ratio),
+        _at_most("typical error", _typical(ours / theirs), contract.error_ratio),
         _at_most("worst row", float(ours.max() / theirs.max()), contract.worst_ratio),
         _at_most("worst element", float(found.candidate_worst[judged].max()) / least, contract.worst_ratio),
     )
@@ -81,22 +80,21 @@ def _close(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> tupl
 def _clusters(found: Errors, judged: NDArray[np.bool_], contract: Contract) -> Iterator[Finding]:
     """Errors that gather: in one stretch of the rows, or in rows of some positions. An average over all would hide them."""
     floor = np.maximum(found.rounding, TINY)
+    ratios = np.maximum(found.candidate_rms, floor) / np.maximum(found.stock_rms, floor)
     broad = judged & ~np.isnan(found.stock_blocks).any(axis=1)
     if broad.sum() >= LEAST_ROWS:
         least = floor[broad, None]
-        ratios = np.maximum(found.candidate_blocks[broad], least) / np.maximum(found.stock_blocks[broad], least)
-        worst = max(_middle(np.maximum(ratios[:, block], 1)) for block in range(ratios.shape[1]))
+        blocks = np.maximum(found.candidate_blocks[broad], least) / np.maximum(found.stock_blocks[broad], least)
+        worst = max(_typical(blocks[:, block]) for block in range(blocks.shape[1]))
         yield _at_most("errors gathered in a stretch of the row", worst, contract.cluster_ratio)
     if judged.sum() >= ENOUGH_ROWS:
-        ours, theirs = (np.maximum(rms, floor)[judged] for rms in (found.candidate_rms, found.stock_rms))
         most = max(LEAST_ROWS, int(judged.sum()) // QUARTERS)
-        worst = _middle(np.maximum(np.sort(ours / theirs)[-most:], 1))
+        worst = _typical(np.sort(ratios[judged])[-most:])
         yield _at_most("errors gathered in some rows", worst, contract.cluster_ratio)
     placed = np.flatnonzero(judged & ~np.isnan(found.position))
     if (parts := min(QUARTERS, len(placed) // LEAST_ROWS)) > 1:
-        ratios = np.maximum(found.candidate_rms, floor) / np.maximum(found.stock_rms, floor)
         ordered = placed[np.argsort(found.position[placed], kind="stable")]
-        worst = max(_middle(np.maximum(ratios[part], 1)) for part in np.array_split(ordered, parts))
+        worst = max(_typical(ratios[part]) for part in np.array_split(ordered, parts))
         yield _at_most("errors gathered in positions", worst, contract.cluster_ratio)
 
 
@@ -106,7 +104,7 @@ def _scattered(rows: Sequence[Rows], contract: Contract) -> Iterator[Finding]:
     if found is None or len(found[0]) < BLOCKS * LEAST_WIDTH or found[1] < ENOUGH_ROWS:
         return
     worst = np.sort(found[0])[-(len(found[0]) // BLOCKS) :]
-    yield _at_most("errors gathered in a part of the vocabulary", _middle(np.maximum(worst, 1)), contract.cluster_ratio)
+    yield _at_most("errors gathered in a part of the vocabulary", _typical(worst), contract.cluster_ratio)
 
 
 def _choices(found: Errors, contract: Contract) -> tuple[Finding, ...]:
@@ -117,13 +115,18 @@ def _choices(found: Errors, contract: Contract) -> tuple[Finding, ...]:
     tie = 2 * float(found.stock_worst[logits].max())
     lost = float((found.candidate_gap[logits] > tie).mean() - (found.stock_gap[logits] > tie).mean())
     return (
-        _at_most("typical KL divergence", _middle(np.maximum(ratios, 1)), contract.kl_ratio),
+        _at_most("typical KL divergence", _typical(ratios), contract.kl_ratio),
         _at_most("top-1 choices lost", lost, contract.top1_slack),
     )
 
 
 def _at_most(check: str, value: float, limit: float) -> Finding:
     return Finding(check=check, value=min(value, 1e300), limit=limit, passed=value <= limit)
+
+
+def _typical(ratios: Real) -> float:
+    """Geometric mean, in which what is better than the stock's counts as equal to it."""
+    return _middle(np.maximum(ratios, 1))
 
 
 def _middle(values: Real) -> float:

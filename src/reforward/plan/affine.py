@@ -8,7 +8,7 @@ from reforward.plan.dtypes import nbytes
 from reforward.plan.gpu import Gpu
 from reforward.plan.layout import Layout
 from reforward.plan.model import Model
-from reforward.plan.steps import Array, Number
+from reforward.plan.steps import Array, ByTerms, Number
 
 MEMORY, COMPUTE = 0.8, 0.6
 """Shares of the datasheet's peaks that a first guess takes."""
@@ -18,7 +18,7 @@ HOST, SEQUENCE = 1e-3, 3e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Affine:
+class Affine(ByTerms):
     """Seconds for one of each; implements `StepTimes`."""
 
     weights: float
@@ -58,19 +58,6 @@ class Affine:
             token=2 * model.parameters(active=True) / layout.tp / peak,
             pair=2 * dims / layout.tp / peak,
         )
-
-    def prefill_s(self, tokens: Number, context: Number) -> Array:
-        """A step of prompt tokens."""
-        return self.mixed_s(tokens, context, 0.0, 0.0)
-
-    def decode_s(self, batch: Number, context: Number) -> Array:
-        """A step that decodes."""
-        return self.mixed_s(0.0, 0.0, batch, context)
-
-    def mixed_s(self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number) -> Array:
-        """Both at once."""
-        parts = self.terms(prefill_tokens, prefill_context, batch, context).values()
-        return np.asarray(np.sum(np.broadcast_arrays(*parts), axis=0), dtype=np.float64)
 
     def terms(
         self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number

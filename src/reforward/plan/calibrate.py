@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from reforward.domain.errors import BadInput, Unavailable
 from reforward.plan.clock import TableClock
 from reforward.plan.replay import Replayed, Schedule, Steps, replay
-from reforward.plan.steps import Array, Number, StepTimes
+from reforward.plan.steps import Array, ByTerms, Number, StepTimes
 from reforward.plan.traffic import Traffic
 
 Floats = NDArray[np.float64]
@@ -40,24 +40,11 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled:
+class Scaled(ByTerms):
     """A cost model, each of its terms times a factor. Implements `StepTimes`."""
 
     base: StepTimes
     factors: Mapping[str, float]
-
-    def prefill_s(self, tokens: Number, context: Number) -> Array:
-        """A step of prompt tokens."""
-        return self.mixed_s(tokens, context, 0.0, 0.0)
-
-    def decode_s(self, batch: Number, context: Number) -> Array:
-        """A step that decodes."""
-        return self.mixed_s(0.0, 0.0, batch, context)
-
-    def mixed_s(self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number) -> Array:
-        """Both at once."""
-        parts = self.terms(prefill_tokens, prefill_context, batch, context).values()
-        return np.sum(np.broadcast_arrays(*parts), axis=0)
 
     def terms(
         self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number

@@ -5,30 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from reforward.plan.forward import Forward
-from reforward.plan.steps import Array, Number
+from reforward.plan.steps import Array, ByTerms, Number
 
 HOST, SEQUENCE = 1.5e-3, 3e-5
 """Seconds that scheduling, sampling and input preparation add to a step, and to it for each sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layered:
+class Layered(ByTerms):
     """Implements `StepTimes`; nothing in it is fitted to served requests."""
 
     forward: Forward
-
-    def prefill_s(self, tokens: Number, context: Number) -> Array:
-        """A step of prompt tokens."""
-        return self.mixed_s(tokens, context, 0.0, 0.0)
-
-    def decode_s(self, batch: Number, context: Number) -> Array:
-        """A step that decodes."""
-        return self.mixed_s(0.0, 0.0, batch, context)
-
-    def mixed_s(self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number) -> Array:
-        """Both at once."""
-        parts = self.terms(prefill_tokens, prefill_context, batch, context).values()
-        return np.sum(np.stack(list(parts)), axis=0)
 
     def terms(
         self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number

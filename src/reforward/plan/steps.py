@@ -1,5 +1,6 @@
 """Seconds of one engine step: the seam between what an operator costs and what a schedule makes of it."""
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
@@ -34,3 +35,26 @@ class StepTimes(Protocol):
     ) -> dict[str, Array]:
         """The seconds of `mixed_s` by term (attention, projections, experts, all-to-all, all-reduce, head, host); they add up."""
         ...
+
+
+class ByTerms(ABC):
+    """What follows from `terms`, for classes that implement `StepTimes` by them."""
+
+    def prefill_s(self, tokens: Number, context: Number) -> Array:
+        """A step of prompt tokens."""
+        return self.mixed_s(tokens, context, 0.0, 0.0)
+
+    def decode_s(self, batch: Number, context: Number) -> Array:
+        """A step that decodes."""
+        return self.mixed_s(0.0, 0.0, batch, context)
+
+    def mixed_s(self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number) -> Array:
+        """Both at once."""
+        parts = self.terms(prefill_tokens, prefill_context, batch, context).values()
+        return np.asarray(np.sum(np.broadcast_arrays(*parts), axis=0), dtype=np.float64)
+
+    @abstractmethod
+    def terms(
+        self, prefill_tokens: Number, prefill_context: Number, batch: Number, context: Number
+    ) -> dict[str, Array]:
+        """See `StepTimes`."""
