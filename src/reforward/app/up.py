@@ -147,10 +147,8 @@ class Loop:
         return shifted
 
     def _serves(self) -> Candidate:
-        deployed = self.serving.switch.deployed
-        return (
-            only(self.serving.ledger.get(deployed[-1].candidate), Candidate) if deployed else self.serving.loaded.stock
-        )
+        switch = self.serving.switch
+        return switch.choices[switch.deployed[-1].id].candidate
 
     def _winners(self, house: House) -> list[Candidate]:
         turns = accepted(house.ledger, house.loaded.subject, house.engine.target, house.contract)

@@ -44,6 +44,11 @@ class Memory:
     private: int
     """Peak of the worker's own pages: everything else."""
 
+    @property
+    def own(self) -> int:
+        """What a worker holds beyond what all share."""
+        return self.packed + self.state + self.private
+
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:

@@ -46,24 +46,23 @@ class Errors:
 
 def errors(rows: Rows) -> Errors:
     """Compare the rows of one output."""
-    truth = rows.stock if rows.oracle is None else rows.oracle
-    candidate, stock, oracle = finite(rows.candidate), finite(rows.stock), rows.oracle
-    scale = _rms(finite(truth))
+    candidate, stock = finite(rows.candidate), finite(rows.stock)
+    against = stock if rows.oracle is None else finite(rows.oracle)
+    ours, theirs, scale = candidate - against, stock - against, _rms(against)
     missing = np.full(len(stock), np.nan)
-    against = finite(truth)
-    judged = oracle is not None
+    judged = rows.oracle is not None
     logits = judged and rows.logits
     return Errors(
         scale=scale,
         peak=np.abs(against).max(axis=1, initial=0.0),
         rounding=scale * epsilon(rows.dtype) / 2,
         distance=_rms(candidate - stock),
-        candidate_rms=_rms(candidate - against) if judged else missing,
-        stock_rms=_rms(stock - against) if judged else missing,
-        candidate_worst=_worst(candidate - against) if judged else missing,
-        stock_worst=_worst(stock - against) if judged else missing,
-        candidate_blocks=_blocks(candidate - against, judged),
-        stock_blocks=_blocks(stock - against, judged),
+        candidate_rms=_rms(ours) if judged else missing,
+        stock_rms=_rms(theirs) if judged else missing,
+        candidate_worst=_worst(ours) if judged else missing,
+        stock_worst=_worst(theirs) if judged else missing,
+        candidate_blocks=_blocks(ours, judged),
+        stock_blocks=_blocks(theirs, judged),
         position=np.array(rows.positions, np.float64) if rows.positions else missing,
         candidate_kl=divergence(against, candidate) if logits else missing,
         stock_kl=divergence(against, stock) if logits else missing,

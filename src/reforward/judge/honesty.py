@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reforward.domain.contract import Contract
-from reforward.domain.measurement import Arm, Measurement, Memory, Output
+from reforward.domain.measurement import Arm, Measurement, Output
 from reforward.domain.verdict import Finding
 from reforward.judge.arrays import Floats, Rows
 
@@ -57,15 +57,11 @@ def engagement(arm: Arm, name: str) -> Finding:
 
 def memory(measurement: Measurement, contract: Contract) -> Finding:
     """Bytes beyond the incumbent's and what allocators scatter, in units of the weights."""
-    extra = _own(measurement.candidate.memory) - _own(measurement.incumbent.memory)
+    extra = measurement.candidate.memory.own - measurement.incumbent.memory.own
     share = max(0, extra - contract.memory_slack) / max(1, measurement.candidate.memory.weights)
     return Finding(
         check="memory beyond incumbent", value=share, limit=contract.extra_memory, passed=share <= contract.extra_memory
     )
-
-
-def _own(memory: Memory) -> int:
-    return memory.packed + memory.state + memory.private
 
 
 def times(measurement: Measurement, floor_s: float) -> Finding:

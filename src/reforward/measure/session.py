@@ -79,7 +79,7 @@ class ArmLog:
             load_s=statistics.median(self.load_s),
             pack_s=self.prepared.pack_s,
             build_s=self.prepared.build_s,
-            memory=max(self.memory, key=lambda memory: memory.packed + memory.state + memory.private),
+            memory=max(self.memory, key=lambda memory: memory.own),
         )
 
 

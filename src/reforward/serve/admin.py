@@ -1,7 +1,6 @@
 """Routes by which the command line speaks to a running server. They ask for a key that lies in a file of the owner's alone."""
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -13,7 +12,7 @@ from starlette.routing import Route
 
 from reforward.domain.record import short
 from reforward.serve.front import Front
-from reforward.serve.http import Json
+from reforward.serve.http import Json, holds
 from reforward.serve.lane import Lane
 from reforward.serve.protocol import Refused
 from reforward.serve.rollout import Policy
@@ -100,9 +99,8 @@ def _running(search: Search | None) -> Search:
 
 def _local(key: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     async def called(request: Request) -> Response:
-        told = request.headers.get("authorization", "").removeprefix("Bearer ")
         near = request.client is not None and request.client.host in LOCAL
-        if not near or not hmac.compare_digest(told.encode(), key.encode()):
+        if not near or not holds(request, key):
             raise Refused("there is nothing here", status=404)
         return await endpoint(request)
 

@@ -183,12 +183,17 @@ def make_app(service: Service, routes: Many[Route], life: Callable[[], Any]) -> 
     return Starlette(routes=list(routes), lifespan=lifespan, exception_handlers=handlers)
 
 
+def holds(request: Request, key: str) -> bool:
+    """It says `Authorization: Bearer KEY`."""
+    told = request.headers.get("authorization", "").removeprefix("Bearer ")
+    return hmac.compare_digest(told.encode(), key.encode())
+
+
 def _keyed(key: str, endpoint: Endpoint) -> Endpoint:
     """Asks for `Authorization: Bearer KEY` if there is a key."""
 
     async def called(request: Request) -> Response:
-        told = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if key and not hmac.compare_digest(told.encode(), key.encode()):
+        if key and not holds(request, key):
             raise Refused("the API key is missing or wrong", status=401, code="invalid_api_key")
         return await endpoint(request)
 

@@ -15,7 +15,7 @@ from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract
 from reforward.domain.deployment import Cause, Deployment, Rollout, Validity
 from reforward.domain.errors import BadInput, CandidateFailed, EngineLost, ReforwardError, Unavailable
-from reforward.domain.ports import Engine, LmWorker, Prepared
+from reforward.domain.ports import Engine, Prepared
 from reforward.domain.record import Record, short
 from reforward.domain.spec import Limits
 from reforward.serve.driver import Driver, Role
@@ -131,7 +131,8 @@ class Switch:
 
     def _try(self, lane: Lane, policy: Policy) -> tuple[Ruling, Trial]:
         trial = Trial(policy, self.contract, self.engine.subject.dtype)
-        weights, own = lane.worker.memory().weights, _own_bytes(lane.worker)
+        memory = lane.worker.memory()
+        weights, own = memory.weights, memory.own
         self.driver.call(lambda: self._begin_trial(lane, trial)).result()
         until, ruling = time.monotonic() + policy.seconds, None
         while ruling is None:
@@ -153,7 +154,7 @@ class Switch:
         if trial.ended_by is not None:
             own_now = incumbent = own
         else:
-            own_now, incumbent = max(own, _own_bytes(lane.worker)), _own_bytes(main.worker) if main else own
+            own_now, incumbent = max(own, lane.worker.memory().own), main.worker.memory().own if main else own
         ruling = trial.ruling(memory=own_now, incumbent_memory=incumbent, weights=weights, late=late)
         if ruling is not None:
             self.driver.trial = None
@@ -326,12 +327,6 @@ class Switch:
             )
         )
         self.tell(f"{short(choice.candidate.id)} {ruling.outcome}: {ruling.reason}")
-
-
-def _own_bytes(worker: LmWorker) -> int:
-    """What a worker holds beyond what all share."""
-    memory = worker.memory()
-    return memory.packed + memory.state + memory.private
 
 
 def _now() -> str:
