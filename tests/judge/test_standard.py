@@ -280,6 +280,17 @@ def test_a_constant_output_beside_a_varying_one_is_not_void() -> None:
     assert ruled((*fixed, *moving), numerics="bit-exact").reason == "faster"
 
 
+def test_a_request_whose_rows_are_all_alike_beside_others_is_not_void() -> None:
+    """A prompt that ends in a row of dashes gave eight equal rows, and they came first."""
+    alike = np.repeat(STOCK[:1], 8, axis=0)
+    requests = [
+        Output(name=f"request {i}", candidate=tensor(rows), stock=tensor(rows), tokens=tuple(rows.argmax(axis=1)))
+        for i, rows in enumerate((alike, STOCK[:8]))
+    ]
+    assert ruled(tuple(requests), numerics="bit-exact").reason == "faster"
+    assert ruled((requests[0],), numerics="bit-exact").reason == "void"
+
+
 def test_outputs_whose_width_changes_from_call_to_call_are_judged() -> None:
     rows = [STOCK[i, : 8 + 3 * i] for i in range(4)]
     outputs = [Output(name=f"input {i}, a", candidate=tensor(row), stock=tensor(row)) for i, row in enumerate(rows)]

@@ -50,9 +50,11 @@ def letters(text: str) -> list[int]:
 def lm(role: Role, *, stock: Role | None = None, numerics: Numerics = "reassociated", seed: int = 0, **more: object):
     subject, spec, stock_candidate = tiny_subject()
     engine = ScriptedEngine(subject, spec, {FAST.id: role}, stock=stock, seed=seed)
+    nonces = random.Random(seed)
     made = Measurer(
         engine, stock_candidate, Contract(numerics=numerics), encode=letters, clock=engine.clock,
-        draw=random.Random(seed), now=lambda: "2026-01-01T00:00:00+00:00", **more,
+        draw=random.Random(seed), now=lambda: "2026-01-01T00:00:00+00:00",
+        **{"nonce": lambda: f"{nonces.random()}", **more},
     )  # fmt: skip
     return engine, made, stock_candidate
 

@@ -37,23 +37,27 @@ def _faked(rows: Sequence[Rows], make: Make) -> list[Rows]:
 
 
 def _sample(group: Sequence[Rows]) -> list[Rows]:
-    """Rows of one group, each by itself since their widths may differ; those with an oracle if there are any."""
+    """Rows of one group, each by itself since their widths may differ; those with an oracle if there are any.
+
+    They lie far apart: neighbours may be all alike (a row of dashes in a prompt), and of such data a null candidate that repeats
+    what came before is right.
+    """
     exact = [rows for rows in group if rows.oracle is not None]
-    return [row for part in exact or group for row in _split(part)][:SAMPLE]
+    each = [(part, index) for part in exact or group for index in range(len(part.stock))]
+    count = min(SAMPLE, len(each))
+    return [_row(*each[place * len(each) // count]) for place in range(count)]
 
 
-def _split(rows: Rows) -> list[Rows]:
-    return [
-        replace(
-            rows,
-            candidate=rows.stock[index : index + 1],
-            stock=rows.stock[index : index + 1],
-            oracle=None if rows.oracle is None else rows.oracle[index : index + 1],
-            tokens=(),
-            positions=(),
-        )
-        for index in range(min(SAMPLE, len(rows.stock)))
-    ]
+def _row(rows: Rows, index: int) -> Rows:
+    one = slice(index, index + 1)
+    return replace(
+        rows,
+        candidate=rows.stock[one],
+        stock=rows.stock[one],
+        oracle=None if rows.oracle is None else rows.oracle[one],
+        tokens=(),
+        positions=(),
+    )
 
 
 def _zeros(rows: Sequence[Floats]) -> list[Floats]:
