@@ -14,11 +14,11 @@ from collections import Counter
 from pathlib import Path
 
 import card
-from reforward.app.agents import Team
+from reforward.app.agents.crew import Team
+from reforward.app.agents.specs import parse_agent
 from reforward.app.config import environment, load_config
 from reforward.app.optimize import Report, optimize
 from reforward.app.settings import Settings
-from reforward.app.specs import parse_agent
 from reforward.cli.live import Live
 from reforward.cli.summary import utilisation
 from reforward.domain.attempt import Attempt, Ended

@@ -22,11 +22,11 @@ from rate import CONTRACT as RATE
 from rate import Arm
 from reforward.app.calibrate import FixedPairs
 from reforward.app.config import load_config
-from reforward.app.rates import renamed
 from reforward.app.settings import Settings
 from reforward.app.subjects import Loaded, load_subject
 from reforward.app.subjects import open_engine as start
 from reforward.app.trees import read_tree
+from reforward.app.trust.rates import renamed
 from reforward.app.workloads import workloads
 from reforward.domain.candidate import Candidate
 from reforward.engine.cpu import CpuEngine

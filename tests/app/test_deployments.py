@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 
 from ledger.records import CONTRACT, DEPLOYMENT, FIRST, ROLLOUT, STOCK, SUBJECT, TARGET, WORKLOAD, candidate, run, turn
-from reforward.app import deployments
 from reforward.app.config import load_config
+from reforward.app.live import deployments
 from reforward.app.subjects import Loaded
 from reforward.domain.deployment import ANY_LENGTH, Validity
 from reforward.domain.errors import BadInput, Unavailable

@@ -7,7 +7,7 @@ import pytest
 from app.house import scripted_house
 from reforward.app.facts import share
 from reforward.app.journal import TRIALS
-from reforward.app.rates import DRAWS, _count, _journal, _session, _visible, drawn_accepts, slowed
+from reforward.app.trust.rates import DRAWS, _count, _journal, _session, _visible, drawn_accepts, slowed
 from reforward.domain.contract import Contract
 from reforward.domain.measurement import Sample
 from reforward.domain.verdict import Verdict

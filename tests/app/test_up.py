@@ -2,8 +2,8 @@
 
 import pytest
 
-from reforward.app.pulse import Pulse
-from reforward.app.up import Habits, with_longest
+from reforward.app.live.pulse import Pulse
+from reforward.app.live.up import Habits, with_longest
 from reforward.domain.call import Call
 from reforward.domain.errors import BadInput
 from reforward.domain.workload import Request, Workload

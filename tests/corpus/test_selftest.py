@@ -2,8 +2,8 @@
 
 import pytest
 
-from reforward.app.outcomes import Outcome, Report
-from reforward.app.selftest import not_run, quick_set, selftest
+from reforward.app.trust.outcomes import Outcome, Report
+from reforward.app.trust.selftest import not_run, quick_set, selftest
 from reforward.corpus.cases import read_cases
 from reforward.corpus.items import ITEMS
 from reforward.domain.errors import BadInput

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.house import scripted_house
+from reforward.app.agents.desk import Desk
 from reforward.app.budget import Budget
-from reforward.app.desk import Desk
 from reforward.app.events import ignore
 from reforward.app.journal import Journal
 from reforward.domain.run import Run

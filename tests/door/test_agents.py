@@ -12,13 +12,13 @@ import pytest
 
 from app.house import scripted_house
 from door.house import QUICKER, ROLES
-from reforward.app.agents import Team, distinct, secret_values
+from reforward.app.agents.crew import Team, distinct, secret_values
+from reforward.app.agents.specs import parse_agent
 from reforward.app.budget import Budget
 from reforward.app.config import Config
 from reforward.app.events import AgentNews, Event
 from reforward.app.house import House
 from reforward.app.journal import Journal
-from reforward.app.specs import parse_agent
 from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.candidate import Proposal
 from reforward.domain.errors import BadInput

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from door.house import BROKEN, QUICK, QUICKER, SLOW, at_work, make_desk
-from reforward.app import lookup
+from reforward.app.agents import lookup
+from reforward.app.agents.desk import Desk
+from reforward.app.agents.public import Costs, Look, Ruling
 from reforward.app.budget import Budget
-from reforward.app.desk import Desk
 from reforward.app.events import ignore
-from reforward.app.public import Costs, Look, Ruling
 from reforward.app.utilisation import Span
 from reforward.domain.candidate import Candidate, Proposal, SourceFile
 from reforward.domain.errors import BadInput, Unavailable

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from door.house import BROKEN, QUICKER, SLOW, at_work, make_desk, opened
-from reforward.app.client import ask
+from reforward.app.agents.client import ask
 from reforward.domain.candidate import Skipped
 from reforward.domain.errors import BadInput
 from reforward.ledger.views import every

@@ -7,7 +7,7 @@ import pytest
 
 from door.model_server import break_off, fail, hang, html, say, scripted_server, use, use_raw
 from door.test_agents import house_on_disk
-from reforward.app.agents import Team
+from reforward.app.agents.crew import Team
 from reforward.app.budget import Budget
 from reforward.app.events import ignore
 from reforward.app.journal import Journal

@@ -9,8 +9,8 @@ import pytest
 
 from door.model_server import say, scripted_server, use
 from door.test_agents import run
+from reforward.app.agents.specs import parse_agent
 from reforward.app.config import environment
-from reforward.app.specs import parse_agent
 from reforward.domain.attempt import Attempt, Ended
 from reforward.domain.candidate import Proposal
 from reforward.ledger.views import every

@@ -9,15 +9,15 @@ import pytest
 
 from door.model_server import say, scripted_server, use
 from door.test_agents import AGENT, AROUND, house_on_disk
-from reforward.app.agents import Team
-from reforward.app.attempts import tallies
+from reforward.app.agents.attempts import tallies
+from reforward.app.agents.crew import Team
+from reforward.app.agents.experiment import compare, difference, experiment, total_gain
+from reforward.app.agents.purse import parse_usd
+from reforward.app.agents.specs import parse_agent
 from reforward.app.budget import Budget
 from reforward.app.events import ignore
-from reforward.app.experiment import compare, difference, experiment, total_gain
 from reforward.app.journal import Journal
-from reforward.app.purse import parse_usd
 from reforward.app.settings import Settings
-from reforward.app.specs import parse_agent
 from reforward.app.utilisation import PARTS, Span, utilisation
 from reforward.domain.attempt import Attempt, Ended, Spent
 from reforward.domain.errors import BadInput

@@ -11,7 +11,7 @@ from house.source import ROOT, Module, modules
 
 BOUNDARIES = {
     "engine/worker.py", "engine/loader.py", "engine/keeper.py", "engine/server.py", "engine/cuda/holder.py",
-    "runtime/bind.py", "models/tokenizer.py", "propose/search.py", "app/agents.py",
+    "runtime/bind.py", "models/tokenizer.py", "propose/search.py", "app/agents/crew.py",
 }  # fmt: skip
 """Where code that is not ours runs, or a process of ours ends: there any error becomes a record."""
 ANSWERS_ON_STDOUT = {"engine/bandwidth.py", "engine/identity.py", "engine/microbench.py", "engine/probe.py"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from reforward.app.plan_check import read_results
+from reforward.app.plans.check import read_results
 from reforward.cli.verbs import app
 from reforward.domain.errors import BadInput
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reforward.app.serving import Serving
+from reforward.app.live.serving import Serving
 from serve.server import running, write_model
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders
 
-from reforward.app.serving import Serving, Setup, open_serving
+from reforward.app.live.serving import Serving, Setup, open_serving
 from reforward.corpus.tiny import write_llama
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"

@@ -14,7 +14,7 @@ from typing import Any
 import openai
 import pytest
 
-from reforward.app.serving import Serving
+from reforward.app.live.serving import Serving
 from reforward.serve import hurry
 from serve.server import get, post, running
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reforward.app.serving import Serving
+from reforward.app.live.serving import Serving
 from reforward.domain.candidate import Candidate
 from reforward.domain.deployment import Deployment, Rollout
 from reforward.serve.rollout import Policy

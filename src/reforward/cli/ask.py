@@ -19,7 +19,7 @@ def ask(
     repeat: Annotated[int, typer.Option(min=0, help="A higher number measures the same tree once more.")] = 0,
 ) -> None:
     """Ask an open run to measure, submit or profile a source tree. Prints JSON."""
-    from reforward.app.client import ask as run
+    from reforward.app.agents.client import ask as run
     from reforward.app.config import load_config
 
     address = door if door is not None else load_config().door

@@ -26,7 +26,7 @@ def capture(
     was said only with --content. A request with the header X-No-Capture is passed on and not recorded. Ends on SIGINT or SIGTERM,
     when answers under way are done.
     """
-    from reforward.app.capture import capture as run
+    from reforward.app.live.capture import capture as run
 
     def ready(bound: int, folder: str) -> None:
         kept = f"contents of {content:.3g} of the calls for {content_days:g} days" if content else "no contents"

@@ -15,8 +15,8 @@ from reforward.cli.options import FromStock, MinGain, Numerics, Requests, Resume
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from reforward.app.desk import Desk
-    from reforward.app.hosting import Door
+    from reforward.app.agents.desk import Desk
+    from reforward.app.agents.hosting import Door
 
 
 def mcp(
@@ -37,7 +37,7 @@ def mcp(
     threads: Threads = None,
 ) -> None:
     """Let agents work on SUBJECT. MCP on stdin and stdout, or with --http MCP and plain JSON on localhost."""
-    from reforward.app.hosting import host
+    from reforward.app.agents.hosting import host
 
     settings = Settings(
         min_gain=min_gain, numerics=numerics, length_scale=length_scale, requests=requests, threads=threads

@@ -13,7 +13,7 @@ from reforward.domain.errors import BadInput
 from reforward.domain.record import short
 
 if TYPE_CHECKING:
-    from reforward.app.experiment import Experiment
+    from reforward.app.agents.experiment import Experiment
     from reforward.propose.brief import Style
 
 experiment = typer.Typer(no_args_is_help=True, help="Compare ways to search.")
@@ -45,7 +45,7 @@ def agents(
 
     Every run begins at the stock forward. What is accepted is accepted: it shares the error budget of all runs.
     """
-    from reforward.app.experiment import experiment as run
+    from reforward.app.agents.experiment import experiment as run
 
     settings = Settings(min_gain=min_gain, length_scale=length_scale, requests=requests, threads=threads)
     searches = {

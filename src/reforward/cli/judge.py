@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from reforward.app.outcomes import Outcome, Report
 from reforward.app.settings import Settings
+from reforward.app.trust.outcomes import Outcome, Report
 from reforward.cli import show
 from reforward.cli.live import Live
 from reforward.cli.options import Json, Requests, SubjectArg
@@ -32,7 +32,7 @@ def selftest(
     as_json: Json = False,
 ) -> None:
     """Judge the corpus of hostile and honest candidates on tiny subjects. Exit code 0 if every expectation holds."""
-    from reforward.app.selftest import selftest as run
+    from reforward.app.trust.selftest import selftest as run
 
     report = run(host=host, full=full, only=only, emit=_silent if as_json else _line)
     show.as_json({"report": report, "headline": report.headline()}) if as_json else _summary(report)
@@ -54,7 +54,7 @@ def rates(
     as_json: Json = False,
 ) -> None:
     """How often the judge is wrong here: sessions of identical code, or of a gain of known size. Kept in the ledger."""
-    from reforward.app.rates import rates as run
+    from reforward.app.trust.rates import rates as run
 
     settings = Settings(length_scale=length_scale, requests=requests)
     with Live(as_json=as_json) as live:

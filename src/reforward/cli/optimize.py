@@ -27,7 +27,7 @@ from reforward.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from reforward.app.agents import Team
+    from reforward.app.agents.crew import Team
     from reforward.propose.brief import Style
 
 
@@ -111,10 +111,10 @@ def team(
     need("agents")
     import math
 
-    from reforward.app.agents import Team, secret_values
+    from reforward.app.agents.crew import Team, secret_values
+    from reforward.app.agents.purse import parse_usd
+    from reforward.app.agents.specs import parse_agent
     from reforward.app.config import environment
-    from reforward.app.purse import parse_usd
-    from reforward.app.specs import parse_agent
     from reforward.mcp.door import open_door
 
     around = environment()

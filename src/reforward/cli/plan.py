@@ -10,7 +10,7 @@ from reforward.cli import plan_show, show
 from reforward.cli.options import Json
 
 if TYPE_CHECKING:
-    from reforward.app.planning import Answer
+    from reforward.app.plans.ask import Answer
 
 NOTHING_FITS = 9
 USUAL = "choose"
@@ -92,8 +92,8 @@ def choose(
 
     Exit code 9 if nothing fits; then it says what came closest and the cheapest change that is enough.
     """
-    from reforward.app.planning import Wanted
-    from reforward.app.planning import plan as run
+    from reforward.app.plans.ask import Wanted
+    from reforward.app.plans.ask import plan as run
 
     wanted = Wanted(
         model=model, gpu=gpu, gpu_spec=gpu_spec, gpus=gpus, engine=engine, traffic=traffic, sla=sla or (), rate=rate,
@@ -122,8 +122,8 @@ def size(
     as_json: Json = False,
 ) -> None:
     """The fewest GPUs on which MODEL carries a rate under the SLA. Exit code 9 if no number does."""
-    from reforward.app.planning import Wanted
-    from reforward.app.planning import size as run
+    from reforward.app.plans.ask import Wanted
+    from reforward.app.plans.ask import size as run
 
     wanted = Wanted(
         model=model, gpu=gpu, gpu_spec=gpu_spec, engine=engine, traffic=traffic, sla=sla or (), rate=rate, dtype=dtype,
@@ -144,7 +144,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Predicted beside measured, and what each term of the cost model was off by."""
-    from reforward.app.plan_check import check as run
+    from reforward.app.plans.check import check as run
     from reforward.domain.record import canonical_json
 
     found = run(plan_file, results, row)
@@ -165,8 +165,8 @@ def probe(
     as_json: Json = False,
 ) -> None:
     """Time the operators of this machine: minutes on a GPU, half a minute on a CPU."""
-    from reforward.app.plan_probe import keep
-    from reforward.app.plan_probe import probe as run
+    from reforward.app.plans.probe import keep
+    from reforward.app.plans.probe import probe as run
 
     found = run(gpu)
     if out is not None:

@@ -8,8 +8,8 @@ from rich.markup import escape
 from reforward.cli import show
 
 if TYPE_CHECKING:
-    from reforward.app.plan_probe import Found
-    from reforward.app.planning import Answer, Choice
+    from reforward.app.plans.ask import Answer, Choice
+    from reforward.app.plans.probe import Found
     from reforward.plan.chart import Line
     from reforward.plan.check import Checked
 

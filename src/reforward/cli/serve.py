@@ -33,8 +33,8 @@ def serve(
     Until a signal comes; then requests in service may end. Language models only.
     """
     need("serve")
-    from reforward.app.serving import Setup
-    from reforward.app.serving import serve as run
+    from reforward.app.live.serving import Setup
+    from reforward.app.live.serving import serve as run
 
     setup = Setup(
         host=host, port=port, candidate=candidate, slots=slots, length=length, queue=queue, exact=exact, threads=threads
@@ -44,7 +44,7 @@ def serve(
 
 def status(as_json: Json = False) -> None:
     """What the running server serves, and how busy it is."""
-    from reforward.app.deployments import status as run
+    from reforward.app.live.deployments import status as run
 
     facts = run()
     if as_json:
@@ -67,7 +67,7 @@ def deployments(
     limit: Annotated[int, typer.Option(min=1, help="Newest rows to print.")] = 30, as_json: Json = False
 ) -> None:
     """What served from when, and how canaries ended; newest last."""
-    from reforward.app.deployments import deployments as run
+    from reforward.app.live.deployments import deployments as run
 
     lines = run(limit)
     if as_json:
@@ -84,7 +84,7 @@ def rollback(
     ] = "",
 ) -> None:
     """Have the running server go back to an earlier deployment."""
-    from reforward.app.deployments import rollback as run
+    from reforward.app.live.deployments import rollback as run
 
     say(run(deployment))
 
@@ -98,7 +98,7 @@ def deploy(
     ] = False,
 ) -> None:
     """Bring a candidate into service, by a canary."""
-    from reforward.app.deployments import deploy as run
+    from reforward.app.live.deployments import deploy as run
 
     say(run(record, canary=not force, requests=requests, mirror=mirror))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.markup import escape
 
-from reforward.app.attempts import Tally
+from reforward.app.agents.attempts import Tally
 from reforward.app.doctor import Check
 from reforward.app.optimize import Report
 from reforward.app.read import Best, Description, Line

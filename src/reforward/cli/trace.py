@@ -43,7 +43,7 @@ def convert(
 
     Hashes are renumbered, and when the traffic was is left out.
     """
-    from reforward.app.traces import convert as run
+    from reforward.app.live.traces import convert as run
 
     read, rows = run(file, out, to)
     left_out = f"{len(read.bad_rows)} bad rows, {read.failed} failed calls and {read.torn} torn lines left out"
@@ -67,7 +67,7 @@ def replay(
     """
     from rich.progress import Progress
 
-    from reforward.app.traces import replay as run
+    from reforward.app.live.traces import replay as run
 
     with Progress(console=show.errors, transient=True, disable=not show.errors.is_terminal) as progress:
         task = progress.add_task("requests answered", total=limit)
@@ -95,7 +95,7 @@ def drift(
     as_json: Json = False,
 ) -> None:
     """Say whether traffic is still what it was. Exit code 8 if not."""
-    from reforward.app.drift import drift as run
+    from reforward.app.live.drift import drift as run
 
     facts = run(file, reference, window)
     if as_json:
@@ -121,7 +121,7 @@ def contents(
     """
     import json
 
-    from reforward.app.traces import kept_contents
+    from reforward.app.live.traces import kept_contents
 
     for told in kept_contents(name, days):
         typer.echo(json.dumps(told))
@@ -134,7 +134,7 @@ def purge(
     contents_only: Annotated[bool, typer.Option("--contents-only", help="Leave the shapes.")] = False,
 ) -> None:
     """Delete what captures have kept."""
-    from reforward.app.traces import purge as run
+    from reforward.app.live.traces import purge as run
 
     shapes, secrets = run(name, days, contents_only=contents_only)
     show.console.print(f"deleted {shapes} files of shapes and {secrets} files of contents")

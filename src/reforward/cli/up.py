@@ -34,9 +34,9 @@ def up(
     SUBJECT is served until a signal comes. The search begins when a window of requests is known, and again when traffic shifts.
     """
     need("serve", "drift", "capture")
-    from reforward.app.serving import Setup
-    from reforward.app.up import Habits
-    from reforward.app.up import up as run
+    from reforward.app.live.serving import Setup
+    from reforward.app.live.up import Habits
+    from reforward.app.live.up import up as run
 
     setup = Setup(host=host, port=port, slots=slots, threads=threads)
     habits = Habits(window=window, windows=windows, canary=canary, min_gain=min_gain, candidates=candidates)
@@ -46,13 +46,13 @@ def up(
 
 def pause() -> None:
     """Hold the search beside the running server."""
-    from reforward.app.deployments import pause as run
+    from reforward.app.live.deployments import pause as run
 
     say(run())
 
 
 def resume() -> None:
     """Have a paused search go on."""
-    from reforward.app.deployments import resume as run
+    from reforward.app.live.deployments import resume as run
 
     say(run())

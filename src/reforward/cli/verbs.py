@@ -134,7 +134,7 @@ def log(
     as_json: Json = False,
 ) -> None:
     """What was tried: one line per verdict or skip, newest last."""
-    from reforward.app.attempts import tallies
+    from reforward.app.agents.attempts import tallies
     from reforward.app.read import history
     from reforward.cli.summary import attempt_rows, log_rows
 

@@ -8,8 +8,8 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
-from reforward.app import lookup
-from reforward.app.desk import Desk, State
+from reforward.app.agents import lookup
+from reforward.app.agents.desk import Desk, State
 from reforward.domain.job import Kind
 from reforward.domain.record import plain
 

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
-from reforward.app.desk import Desk
+from reforward.app.agents.desk import Desk
 from reforward.domain.errors import Unavailable
 from reforward.mcp.calls import Calls
 from reforward.mcp.guests import Guests, Keyed

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any
 
+from reforward.app.agents.desk import Desk
 from reforward.app.budget import Budget, parse_seconds
-from reforward.app.desk import Desk
 from reforward.app.events import Emit
 from reforward.app.optimize import open_run
 from reforward.app.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from reforward.app.planning import Wanted, put
+from reforward.app.plans.ask import Wanted, put
 from reforward.domain.errors import BadInput
 from reforward.plan.calibrate import Measured
 from reforward.plan.check import Checked

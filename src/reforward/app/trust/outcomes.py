@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reforward.app.catches import Layer
+from reforward.app.trust.catches import Layer
 from reforward.domain.subject import Host
 
 

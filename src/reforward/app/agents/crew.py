@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from reforward.app import lookup
+from reforward.app.agents import lookup
+from reforward.app.agents.desk import Desk
+from reforward.app.agents.purse import Purse
 from reforward.app.budget import Budget
-from reforward.app.desk import Desk
 from reforward.app.events import AgentNews, Emit
 from reforward.app.house import House
 from reforward.app.journal import Journal
 from reforward.app.optimize import Driven, Search
-from reforward.app.purse import Purse
 from reforward.domain.attempt import Attempt, Ended, Spent
 from reforward.domain.errors import BadInput
 from reforward.domain.record import short

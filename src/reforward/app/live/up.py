@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 
 from reforward.app.budget import Budget
 from reforward.app.calibrate import calibrated
-from reforward.app.capture import Keep, open_tap
 from reforward.app.config import load_config
 from reforward.app.cycle import Cycle
 from reforward.app.events import CouldNot, Emit, Event, Judged, Paired, Promoted
 from reforward.app.house import House, house_on
+from reforward.app.live.capture import Keep, open_tap
+from reforward.app.live.pulse import Pulse
+from reforward.app.live.serving import Serving, Setup, open_serving
+from reforward.app.live.traces import shape_key
 from reforward.app.optimize import open_journal
-from reforward.app.pulse import Pulse
-from reforward.app.serving import Serving, Setup, open_serving
 from reforward.app.settings import Settings
-from reforward.app.traces import shape_key
 from reforward.app.workloads import Observed, workloads
 from reforward.domain.candidate import Candidate
 from reforward.domain.contract import Contract

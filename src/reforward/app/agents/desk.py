@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from reforward.app import public
+from reforward.app.agents import public
+from reforward.app.agents.builder import Builder
+from reforward.app.agents.public import Costs, Look, Ruling
 from reforward.app.budget import Budget
-from reforward.app.builder import Builder
 from reforward.app.cycle import Cycle
 from reforward.app.events import Emit, Working
 from reforward.app.house import House
 from reforward.app.journal import Journal
-from reforward.app.public import Costs, Look, Ruling
 from reforward.app.submit import refuse_incumbent
 from reforward.app.utilisation import Share, Span, Utilisation, utilisation
 from reforward.domain.candidate import Candidate

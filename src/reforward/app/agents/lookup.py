@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from reforward.app import diffs, public
-from reforward.app.desk import Desk
+from reforward.app import diffs
+from reforward.app.agents import public
+from reforward.app.agents.desk import Desk
+from reforward.app.agents.public import Tried
 from reforward.app.journal import BEGAN
-from reforward.app.public import Tried
 from reforward.app.utilisation import Share
 from reforward.domain.candidate import Candidate, SourceFile
 from reforward.domain.errors import BadInput

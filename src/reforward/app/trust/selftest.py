@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from reforward.app.catches import Layer, layer
 from reforward.app.config import load_config
 from reforward.app.machine import physical_cores
-from reforward.app.outcomes import Outcome, Report
-from reforward.app.rates import renamed
 from reforward.app.subjects import Loaded, load_subject, open_engine
+from reforward.app.trust.catches import Layer, layer
+from reforward.app.trust.outcomes import Outcome, Report
+from reforward.app.trust.rates import renamed
 from reforward.corpus.cases import GAIN_REASONS, Case, read_cases
 from reforward.corpus.items import ITEMS
 from reforward.corpus.tiny import MODULE_SUBJECT, write_llama

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reforward.app.config import load_config
 from reforward.app.extras import need
-from reforward.app.traces import CONTENT, DAY_S, capture_folder, content_key, shape_key
+from reforward.app.live.traces import CONTENT, DAY_S, capture_folder, content_key, shape_key
 
 if TYPE_CHECKING:
     from reforward.traffic.tap import Counts, Sink, Tap

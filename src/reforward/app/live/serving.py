@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 
 from reforward.app.config import Config, load_config
-from reforward.app.deployments import best_choice, choose
+from reforward.app.live.deployments import best_choice, choose
 from reforward.app.subjects import Loaded, load_subject, named, open_engine
 from reforward.domain.contract import Contract
 from reforward.domain.errors import BadInput, ReforwardError, Unavailable

@@ -1,0 +1,1 @@
+"""What the planner is asked, and how its answers are checked and calibrated."""

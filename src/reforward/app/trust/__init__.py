@@ -1,0 +1,1 @@
+"""How far the judge can be trusted here: the selftest on the corpus, and rates of error."""
