@@ -69,6 +69,18 @@ def test_a_worker_that_dies_again_and_again_loses_no_request() -> None:
     served.close()
 
 
+@pytest.mark.parametrize("calls", range(10, 40, 3))
+@pytest.mark.parametrize("dies", ["old", "new"])
+def test_a_worker_that_dies_around_a_swap_loses_no_request(dies: str, calls: int) -> None:
+    """Before, within and after the rounds in which slots are handed over one by one, with requests waiting for a slot."""
+    mortal = Role(fails=("run", calls))
+    served = Served({OTHER.id: mortal if dies == "new" else Role()}, stock=mortal if dies == "old" else None).start()
+    asked = [served.ask(prompt, 30) for prompt in PROMPTS[:9]]
+    served.switch.deploy(Choice(candidate=OTHER), None).result(20)
+    check(served, asked, PROMPTS[:9], 30)
+    served.close()
+
+
 def test_a_request_that_no_worker_survives_ends_with_an_error() -> None:
     poison = {"on": False}
 

@@ -104,9 +104,12 @@ class Driver:
     def switch(self, new: Lane) -> Lane | None:
         """`new` is main from now on, with all that the old main had in flight; returns a lane that is of no more use.
 
-        What can be handed over is handed over with its state. Otherwise the old lane drains, or its sequences are begun anew,
-        whichever is sooner. It stays as `old`, where only one may be.
+        What can be handed over is handed over with its state, one sequence a round, so that nobody waits for all of them.
+        Otherwise the old lane drains, or its sequences are begun anew, whichever is sooner. It stays as `old`, where only one
+        may be.
         """
+        while self._hand_over():  # what the swap before this one has left
+            continue
         for role in self._roles_of(new):
             del self.lanes[role]
         before, dropped = self.lanes.pop("main", None), self.lanes.pop("old", None)
@@ -158,6 +161,7 @@ class Driver:
 
     def _round(self) -> None:
         """One call of every lane that has work."""
+        self._hand_over()
         for lane in list(self.lanes.values()):
             try:
                 if not lane.scheduler.idle:
@@ -215,27 +219,41 @@ class Driver:
             self._route(sequence)
 
     def _move(self, source: Lane, to: Lane) -> None:
-        """All of `source` to `to`, or as much as is sooner there."""
-        running = list(source.scheduler.running)
+        """The first of `source` that can be handed over, and anew what begins sooner so; the rest is handed over or drains."""
         try:
-            for sequence in running:
-                if (
-                    sequence.reason is None
-                    and not self._hand(sequence, source, to)
-                    and _begins_sooner(sequence, source, to)
-                ):
-                    self._anew(sequence, source)
+            self._hand_one(source, to)
         except Lost as loss:
             if loss.lane is to:  # it never served, and the old main is as it was
                 self.lanes["main"] = self.lanes.pop("old")
             self._fell(loss.lane, loss.error)
+        for sequence in list(source.scheduler.running):
+            stays = source is self.lanes.get("main") or _takes_over(sequence, source, to)
+            if sequence.reason is None and not stays and _begins_sooner(sequence, source, to):
+                self._anew(sequence, source)
         for sequence in source.scheduler.clear_waiting():
             self._route(sequence)
 
+    def _hand_over(self) -> bool:
+        """One more sequence of the old main to the new; False if there was none."""
+        old, main = self.lanes.get("old"), self.lanes.get("main")
+        if main is None:
+            return False
+        main.scheduler.reserved = 0
+        try:
+            return old is not None and self._hand_one(old, main)
+        except Lost as loss:
+            self._fell(loss.lane, loss.error)
+            return False
+
+    def _hand_one(self, source: Lane, to: Lane) -> bool:
+        """The slots of those that will follow are kept for them."""
+        leaving = [one for one in source.scheduler.running if _takes_over(one, source, to)]
+        to.scheduler.reserved = max(0, len(leaving) - 1)
+        return bool(leaving) and self._hand(leaving[0], source, to)
+
     def _hand(self, sequence: Sequence, source: Lane, to: Lane) -> bool:
         """A sequence with the state of its slot; False if these two cannot."""
-        alike = (source.worker.layout, source.state_bytes) == (to.worker.layout, to.state_bytes)
-        if not alike or not to.scheduler.free or sequence.slot is None or not to.fits(sequence):
+        if not to.scheduler.free or sequence.slot is None or not _takes_over(sequence, source, to):
             return False
         with self._blamed(source):
             held = source.worker.save(sequence.slot)
@@ -317,6 +335,12 @@ class Driver:
 
 def _from_outside(error: ReforwardError) -> bool:
     return isinstance(error, EngineLost) or "SIGKILL" in str(error)
+
+
+def _takes_over(sequence: Sequence, source: Lane, to: Lane) -> bool:
+    """`to` can go on with the state that `source` holds for it."""
+    alike = (source.worker.layout, source.state_bytes) == (to.worker.layout, to.state_bytes)
+    return alike and to.fits(sequence)
 
 
 def _begins_sooner(sequence: Sequence, source: Lane, to: Lane) -> bool:

@@ -136,16 +136,19 @@ class Lane:
             yield [logprobs(row, tokens[start + index + 1], 0).logprob for index, row in zip(wanted, rows, strict=True)]
 
     def warm(self) -> None:
-        """Every shape of call that comes up in service, once: each width of decode, and a prompt's chunk beside it."""
-        slots = self.limits.slots - SPARE
+        """Every shape of call that comes up in service, once: each width of decode, and a prompt's chunk beside it.
+
+        It runs beside traffic, so it does no more than that: one slot is given a chunk, the others one token each.
+        """
         filled = min(self.chunk, self.limits.length - 2)
-        for slot in range(slots):
-            self._step([(slot, 0, filled)])
-        for width in [slots] if self.exact else range(1, slots + 1):
-            self._step([(slot, filled, 1) for slot in range(width)])
-        if not self.exact:
-            self._step([*((slot, filled, 1) for slot in range(slots - 1)), (slots - 1, 0, filled)])
-        self._step([(0, 0, 1)])
+        others = range(1, self.limits.slots - SPARE)
+        if others:
+            self._step([(slot, 0, 1) for slot in others])
+        beside = [] if self.exact else [(slot, 1, 1) for slot in others]
+        self._step([*beside, (0, 0, filled)])
+        widest = [(0, filled, 1), *((slot, 1, 1) for slot in others)]
+        for width in [len(widest)] if self.exact else range(1, len(widest) + 1):
+            self._step(widest[:width])
 
     def _step(self, spans: Iterable[tuple[int, int, int]]) -> None:
         segments = [Segment(slot=slot, start=start, length=length) for slot, start, length in spans]
@@ -156,5 +159,5 @@ class Lane:
         seconds = self.clock() - begun
         if count == len(segments):
             self.pace.decode_s = seconds
-        elif len(segments) == 1:
+        else:
             self.pace.token_s = seconds / count

@@ -39,6 +39,8 @@ class Scheduler:
         self.running: list[Sequence] = []
         """In the order they got a slot."""
         self.free = list(range(min(self.slots, most or self.slots) - 1, -1, -1))
+        self.reserved = 0
+        """Free slots that are kept for sequences about to be handed over."""
         self.decoded_last = False
 
     @property
@@ -96,7 +98,7 @@ class Scheduler:
     def admit(self) -> list[Sequence]:
         """Give free slots to clients in turn; returns who got one."""
         admitted: list[Sequence] = []
-        while self.free and self.queues and not (self.exact and any(map(_filling, self.running))):
+        while len(self.free) > self.reserved and self.queues and not (self.exact and any(map(_filling, self.running))):
             client, queue = next(iter(self.queues.items()))
             sequence = queue.popleft()
             if queue:
