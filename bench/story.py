@@ -43,6 +43,7 @@ def code(scale: float) -> list[Request]:
 async def story(asked: argparse.Namespace, home: Path) -> dict[str, Any]:
     """Returns how each part was answered, and when what happened."""
     options = ["--window", "200", "--windows", "4", "--canary", str(asked.canary), "--min-gain", "0.05"]
+    options += ["--candidates", str(asked.candidates)]
     server = Server(asked.subject, home, *options, verb="up")
     begun = time.monotonic()
     marks: dict[str, float] = {}
@@ -111,12 +112,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1.5)
     parser.add_argument("--scale", type=float, default=0.03)
     parser.add_argument("--canary", type=int, default=20)
+    parser.add_argument("--candidates", type=int, default=4, help="screened in each search")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         found = asyncio.run(story(asked, Path(home)))
     rows = [[name, *map(str, part.values())] for name, part in found["answers"].items()]
     card.table("answers", ["part", "requests", "TTFT s, median", "tok/s of a request, median"], rows)
-    settings = {key: getattr(asked, key) for key in ("rate", "scale", "canary")}
+    settings = {key: getattr(asked, key) for key in ("rate", "scale", "canary", "candidates")}
     card.finish("story", found | settings | {"subject": Path(asked.subject).name})
 
 

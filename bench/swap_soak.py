@@ -21,7 +21,7 @@ from reforward.app.subjects import load_subject
 from reforward.ledger.store import SqlLedger
 
 LENGTH = 512
-QUIET_S = 15.0
+QUIET_S = 60.0
 AFTER_S = 0.25
 """A gap belongs to a swap if it ends between its decision and so long after its end."""
 

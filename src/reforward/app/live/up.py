@@ -106,6 +106,9 @@ class Loop:
         except ReforwardError as error:
             self.state = f"ended: {error}"
             self.say(f"the search has ended, serving goes on: {error}")
+        finally:
+            if self.state.startswith("searching"):
+                self.state = "ended within a search"
 
     @property
     def doing(self) -> str:
