@@ -61,6 +61,7 @@ def test_slowed_code_takes_that_much_longer() -> None:
 )
 def test_upper_bounds_match_the_tables(count: int, of: int, bound: float) -> None:
     assert share(count, of).at_most == pytest.approx(bound, abs=2e-4)
+    assert share(of - count, of).at_least == pytest.approx(1 - bound, abs=2e-4)
 
 
 def pairs(gain: float, count: int = 40) -> list[tuple[Sample, ...]]:

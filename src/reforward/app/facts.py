@@ -124,10 +124,11 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """How many of how many, with an exact 95 % upper bound on the true share (Clopper and Pearson, Biometrika 1934)."""
+    """How many of how many, with exact one-sided 95 % bounds on the true share (Clopper and Pearson, Biometrika 1934)."""
 
     count: int
     of: int
+    at_least: float
     at_most: float
 
 
@@ -153,12 +154,17 @@ class Rates:
 
 
 def share(count: int, of: int) -> Share:
-    """The bound is the largest share under which so few would be seen with probability 5 %; by bisection."""
+    """Seen so often, of so many."""
+    return Share(count=count, of=of, at_least=1 - _largest(of - count, of), at_most=_largest(count, of))
+
+
+def _largest(count: int, of: int) -> float:
+    """Largest share under which so few would be seen with probability 5 %; by bisection."""
     low, high = count / of, 1.0
     while count < of and high - low > 1e-9:
         middle = (low + high) / 2
         low, high = (middle, high) if _at_most(count, of, middle) > 0.05 else (low, middle)
-    return Share(count=count, of=of, at_most=high)
+    return high
 
 
 def _at_most(count: int, of: int, chance: float) -> float:

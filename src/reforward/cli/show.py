@@ -110,7 +110,7 @@ def interval(value: Median) -> str:
 def rates(found: Rates) -> None:
     """Error rates, or power, of the judge."""
     kind = f"incumbent slowed by {found.slowdown:.1%}" if found.slowdown else "identical code"
-    console.print(f"{found.tier} tier, {kind}: {_share(found.accepted)} accepted")
+    console.print(f"{found.tier} tier, {kind}: {_share(found.accepted, power=found.slowdown > 0)} accepted")
     counts(found.reasons)
     seconds = "" if found.session_s is None else f", {found.session_s:.1f} s"
     console.print(f"to a ruling: {found.pairs:.1f} pairs of launches{seconds}")
@@ -120,8 +120,10 @@ def rates(found: Rates) -> None:
         console.print(f"drawn anew from these pairs: {_share(found.drawn)} accepted")
 
 
-def _share(share: Share) -> str:
-    return f"{share.count} of {share.of} ({share.count / share.of:.1%}; at most {share.at_most:.2%}, one-sided 95 %)"
+def _share(share: Share, *, power: bool = False) -> str:
+    """With the bound that one asks for: errors are at most so many, what is seen is at least so much."""
+    bound = f"at least {share.at_least:.1%}" if power else f"at most {share.at_most:.2%}"
+    return f"{share.count} of {share.of} ({share.count / share.of:.1%}; {bound}, one-sided 95 %)"
 
 
 def counts(numbers: dict[str, int]) -> None:

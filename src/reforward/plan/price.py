@@ -11,19 +11,28 @@ from reforward.domain.errors import BadInput
 from reforward.plan import tables
 from reforward.plan.calibrate import Scaled
 from reforward.plan.case import Price, Priced
-from reforward.plan.engine import Engine
+from reforward.plan.closed import Load, closed
+from reforward.plan.engine import Engine, Limits
+from reforward.plan.features import features
 from reforward.plan.forward import Forward
 from reforward.plan.gpu import Gpu
 from reforward.plan.layered import Layered
 from reforward.plan.layout import Layout
+from reforward.plan.memory import fits
 from reforward.plan.model import Model
+from reforward.plan.normal import at_share
 from reforward.plan.operators import Operators
+from reforward.plan.residual import Residual, apply
 from reforward.plan.routing import Routing
 from reforward.plan.steps import StepTimes
 
 KNOWN_SPREAD, GUESS_SPREAD = 0.2, 0.35
-"""Standard deviations of the log of true over planned step times, with measured operators and with a datasheet alone: a
-round figure above what blind replays of served requests were off by (docs/plan.md)."""
+"""Standard deviations of the log of true over planned step times, with measured operators and with a datasheet alone: round
+figures above what blind replays of served requests were off by (docs/plan.md). More where served points were off by more."""
+TYPICAL = Load.of(1024, 256, (4, 32, 256))
+"""Closed loops at which it is asked how far off served points of such a configuration were: few, some, and many in flight."""
+HALF = at_share(0.95)
+"""Deviations from the middle to an end of a 90 % interval."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Pricing:
             forward=Forward(model=model, layout=layout, operators=operators, routing=self.routing)
         )
         known = operators.known
-        spread = KNOWN_SPREAD if known else GUESS_SPREAD
+        spread = max(KNOWN_SPREAD, served_spread(steps, model, gpu, layout, engine)) if known else GUESS_SPREAD
         about = (
             "measured operators (aiconfigurator-core)" if known else "the datasheet alone, so the intervals are wide"
         )
@@ -52,6 +61,16 @@ class Pricing:
         if self.factors is not None:
             steps, about = Scaled(base=steps, factors=self.factors), f"{about}; corrected by {self.named}"
         return Priced(steps=steps, prefill_spread=spread, decode_spread=spread, about=about)
+
+
+def served_spread(steps: StepTimes, model: Model, gpu: Gpu, layout: Layout, engine: Engine) -> float:
+    """Standard deviation of the log of served over planned seconds per token, as held-out points of such configurations had it."""
+    memory = fits(model, gpu, layout, engine, Limits())
+    state = closed(steps, memory, layout, TYPICAL)
+    residual = Residual.read()
+    rows = residual.rows(features(model, gpu, layout, engine.name, memory, state, measured=True))
+    _, half = apply(residual.tpot, rows)
+    return float(np.median(half)) / HALF
 
 
 def installed() -> bool:

@@ -41,6 +41,8 @@ DEVICE_SLACK = 512 << 20
 """What a graph, or another thread's handle of a library, takes on a device."""
 FULL = {"max_pairs": 9}
 QUICK = {"fast_pairs": 2}
+AGAIN = 2
+"""Times that a case is measured anew whose session was disturbed by what else runs here: that says nothing of the judge."""
 PATIENT = {"min_pairs": 2, "max_pairs": 8, "fast_pairs": 8}
 """For cheats that nothing but the clock gives away; their sessions end as soon as it does."""
 
@@ -120,6 +122,9 @@ class Bench:
             for _ in range(case.sessions - 1):
                 self._session(candidate, contract, case.tier, steps=case.steps)
             facts, verdict = self._session(candidate, contract, case.tier, steps=case.steps)
+            for _ in range(AGAIN):
+                if verdict.reason == "disturbed":
+                    facts, verdict = self._session(candidate, contract, case.tier, steps=case.steps)
         except EngineLost as error:
             return _outcome(case, "lost", "-", "-", str(error), False, begun)
         held = kept(verdict) if case.honest else caught(case, facts, verdict)
