@@ -108,7 +108,7 @@ def test_experts_that_real_traffic_prefers_change_the_plan(tmp_path: Path) -> No
     words = ["Qwen3-30B-A3B", "--gpus", "1", "--traffic", "64/64", "--layout", "tp1", "--max-num-seqs", "16",
              "--max-num-batched-tokens", "512", "--sla", "itl_p90=200ms", "--json"]  # fmt: skip
     even, few = (json.loads(_run(*words, "--routing", str(path)).stdout)["choices"][0] for path in (flat, steep))
-    assert few["tok_s_user"] > 1.1 * even["tok_s_user"], "fewer experts are read"
+    assert few["tok_s_user"] > 1.05 * even["tok_s_user"], "fewer experts are read"
     refused = _run(*words, "--routing", str(wrong))
     assert "counts 2 experts, but Qwen3-30B-A3B has 128" in str(refused.exception)
 

@@ -52,3 +52,9 @@ def test_a_calibration_that_is_none_is_refused(tmp_path: Path, text: str, says: 
     path.write_text(text)
     with pytest.raises(BadInput, match=says):
         pricing(path)
+
+
+def test_how_sure_follows_what_served_points_were_off_by() -> None:
+    dense = Pricing()(LLAMA, Gpu.read("h200"), TP2, Engine()).decode_spread
+    mixture = Pricing()(Model.read("DeepSeek-V3.2"), Gpu.read("b200"), Layout(tp=8), Engine()).decode_spread
+    assert KNOWN_SPREAD <= dense < mixture < 2 * KNOWN_SPREAD

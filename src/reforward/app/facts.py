@@ -168,5 +168,9 @@ def _largest(count: int, of: int) -> float:
 
 
 def _at_most(count: int, of: int, chance: float) -> float:
-    """P(X <= count) for X binomial."""
-    return sum(math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(count + 1))
+    """P(X <= count) for X binomial; by logs, since the coefficients outgrow any float."""
+    if not 0 < chance < 1:
+        return 1.0 if chance == 0 else 0.0
+    whole, yes, no = math.lgamma(of + 1), math.log(chance), math.log1p(-chance)
+    each = (whole - math.lgamma(k + 1) - math.lgamma(of - k + 1) + k * yes + (of - k) * no for k in range(count + 1))
+    return math.fsum(map(math.exp, each))
