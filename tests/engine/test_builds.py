@@ -33,6 +33,7 @@ USE = (
 
 
 DEEP = "import os\ndef build(out):\n  os.chdir(out)\n  for n in range({}): os.mkdir('d'); os.chdir('d')\n"
+LONG = "import os\ndef build(out):\n  os.chdir(out)\n  for n in range(17): os.mkdir('x' * 255); os.chdir('x' * 255)\n"
 
 
 def built(text: str, **more: str) -> Candidate:
@@ -90,6 +91,7 @@ def test_a_compile_error_carries_the_compilers_words(engine: CpuEngine) -> None:
         ("import os\ndef build(out): os.symlink(b'/etc', bytes(out) + b'/\\xff')\n", "build", "no plain file"),
         (DEEP.format(2000), "build", "16 folders deep"),
         (DEEP.format(17), "build", "16 folders deep"),
+        (LONG, "build", "name too long"),
         ("def build(out):\n  for n in range(4097): (out / str(n)).write_text('')\n", "build", "4096 files"),
         (
             "import os\ndef build(out):\n  (out / 'd' / 'e').mkdir(parents=True); os.chmod(out / 'd', 0); 1 / 0\n",

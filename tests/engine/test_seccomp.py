@@ -72,6 +72,8 @@ def test_refused_calls_are_refused(engine: CpuEngine) -> None:
         (f"call({seccomp.CHECKED['clone'][COLUMN]}, 0x10000000 | 17, 0, 0, 0, 0)", "EPERM"),
         (f"call({seccomp.CHECKED['clone3'][COLUMN]}, 0, 0)", "ENOSYS"),
         (f"call({seccomp.CHECKED['sched_setaffinity'][COLUMN]}, 0, 0, 0)", "EINVAL"),
+        (f"call({seccomp.CHECKED['mbind'][COLUMN]}, 0, 0, 0, 0, 0, 2)", "EPERM"),
+        (f"call({seccomp.CHECKED['mbind'][COLUMN]}, 0, 0, 0, 0, 0, 0)", "done"),
         ("libc.madvise(page, 4096, 4), libc.madvise(page, 4096, 20), libc.madvise(page, 4096, 21)", "(0, -1, -1)"),
     ],
 )

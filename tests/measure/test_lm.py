@@ -70,7 +70,7 @@ def test_a_session_that_may_end_early_has_checked_as_much_as_a_long_one(trial: L
     play(trial, range(4, 9))
     later = [len(kept.rows) for kept in trial.kept]
     assert ROWS_THAT_FIT // 2 < sum(later) <= ROWS_THAT_FIT
-    assert max(later) == min(later) >= lm.LEAST_ROWS
+    assert lm.LEAST_ROWS == max(later) <= min(later) + 1, "each row has a lot of its own, so one may be missing"
 
 
 def test_thinning_keeps_what_is_wrong_and_first_rows(trial: LmTrial) -> None:

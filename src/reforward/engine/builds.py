@@ -71,7 +71,10 @@ class Builds:
         begun = time.perf_counter()
         with own_folder(self.folder, ".build-") as work:
             run(candidate, work)
-            publish(work, final)
+            try:
+                publish(work, final)
+            except OSError as error:  # names or folders that cannot be handled are the build's own
+                raise CandidateFailed("build", f"what build.py made cannot be published: {error.strerror}") from None
         return Artifacts(folder=str(final), seconds=time.perf_counter() - begun)
 
 

@@ -127,6 +127,7 @@ class Handle:
     def ask(self, message: wire.Message, expected: "type[wire.T]", stage: str, seconds: float) -> "wire.T":
         """One question, one answer, one deadline."""
         assert not self.paused, "asked a paused worker"
+        self._alive()
         sock = self.process.sock
         until = time.monotonic() + seconds
         sock.settimeout(seconds)
@@ -172,6 +173,10 @@ class Handle:
                 standstill.check(self.process.pid, self.stood)
         standstill.go_on(self.process.pid)
         self.paused = False
+
+    def _alive(self) -> None:
+        if self.process.closed:
+            raise CandidateFailed("run", "its worker is gone")
 
     @contextmanager
     def _blamed(self) -> Generator[None]:
@@ -253,6 +258,7 @@ class LmHandle(Handle):
 
     def restore(self, slot: int, held: bytearray) -> None:
         """See `domain.ports.LmWorker`."""
+        self._alive()
         for at in range(0, len(held), self.outbox_bytes):
             piece = memoryview(held)[at : at + self.outbox_bytes]
             self.outbox[: len(piece)] = piece
@@ -269,6 +275,7 @@ class LmHandle(Handle):
 
     def rows(self, first: int, count: int) -> Tensor:
         """See `domain.ports.LmWorker`."""
+        self._alive()
         width = self.vocab * 4
         data = self.outbox[first * width : (first + count) * width]
         return Tensor(dtype="float32", shape=(count, self.vocab), data=data)

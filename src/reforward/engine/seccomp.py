@@ -31,13 +31,15 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "pidfd_getfd": (438, 438), "pivot_root": (155, 41), "process_madvise": (440, 440), "process_mrelease": (448, 448),
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "ptrace": (101, 117), "quotactl": (179, 60),
     "reboot": (169, 142), "sched_setattr": (314, 274), "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
-    "semget": (64, 190), "setns": (308, 268), "setpriority": (141, 140), "settimeofday": (164, 170), "shmget": (29, 194),
+    "semget": (64, 190), "set_mempolicy_home_node": (450, 450),
+    "setns": (308, 268), "setpriority": (141, 140), "settimeofday": (164, 170), "shmget": (29, 194),
     "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "timerfd_create": (283, 85), "umount2": (166, 39),
     "unshare": (272, 97), "userfaultfd": (323, 282),
 }  # fmt: skip
 """Calls that are refused whatever their arguments: name to number on (x86_64, aarch64)."""
 CHECKED: dict[str, tuple[int, int]] = {
-    "clone": (56, 220), "clone3": (435, 435), "connect": (42, 203), "madvise": (28, 233), "sched_setaffinity": (203, 122),
+    "clone": (56, 220), "clone3": (435, 435), "connect": (42, 203), "madvise": (28, 233), "mbind": (237, 235),
+    "sched_setaffinity": (203, 122),
     "socket": (41, 198), "socketpair": (53, 199),
 }  # fmt: skip
 """Calls that are refused for some arguments, or in a way of their own."""
@@ -49,6 +51,9 @@ SOCK_KIND, SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 0xF, 1, 2, 5
 AF_UNIX = 1
 MADV_COLD, MADV_PAGEOUT = 20, 21
 """Would push the pages of the shared weights out of memory, for the other arm too."""
+
+MPOL_MF_MOVE, MPOL_MF_MOVE_ALL = 2, 4
+"""Would move the shared weights to memory that is far from the other arm."""
 
 _LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
@@ -105,6 +110,7 @@ def program(machine: str, *, others_in_sight: bool, device: bool) -> list[Instru
         *_when(number["connect"], [_refuse(errno.EPERM)]),
         *_when(number["socketpair"], _if_one_of(1, [SOCK_DGRAM], mask=SOCK_KIND)),
         *_when(number["madvise"], _if_one_of(2, [MADV_COLD, MADV_PAGEOUT])),
+        *_when(number["mbind"], _if_any_bit(5, MPOL_MF_MOVE | MPOL_MF_MOVE_ALL)),
         *(_when(number["sched_setaffinity"], _unless_zero(0)) if others_in_sight else []),
         Instruction(_RETURN, 0, 0, _ALLOW),
     ]

@@ -186,7 +186,7 @@ class LmTrial:
         left = Left(slot=slot, stored=tokens[:known], token=tokens[known])
         name = f"launch 0, text {LAST_TEXT}, request {request}"
         with self.references.beside(self.depth, self.limits) as turn:
-            self.handed = tried(name, worker, turn, left, self.limits)
+            self.handed = tried(name, worker, turn, left, self.limits, self.draw, self.contract.numerics == "bit-exact")
 
     def _thinned(self, kept: Kept) -> Kept:
         """What is wrong stays, then first rows up to half, then others by lot."""

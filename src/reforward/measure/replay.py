@@ -53,9 +53,10 @@ def replay(
 ) -> Timing:
     """Play all scripts in a closed loop of `limits.slots` requests in flight.
 
-    The worker is running on entry and paused on return. Whenever the outbox is full, the clock stops, the worker is
-    paused, rows are harvested, and both go on: a worker cannot mend a row after the clock has stopped. `arrived` is called
-    with the rows of each answer as it comes in, under the clock, so that what was answered too early can be seen.
+    The worker is running on entry and paused on return. Whenever the outbox is full, the worker is paused, the clock stops,
+    rows are harvested, and both go on: a worker cannot mend a row after the clock has stopped, nor run ahead before it
+    stands. `arrived` is called with the rows of each answer as it comes in, under the clock, so that what was answered too
+    early can be seen.
     """
     scheduler = Scheduler(limits)
     for script in scripts:
@@ -66,8 +67,10 @@ def replay(
     _admit(scheduler, since, timing, begun, begun)
     while (plan := scheduler.plan()) is not None:
         if len(rows) + len(plan.owners) > limits.rows:
+            worker.pause()
             timing.busy_ns += clock() - begun
-            _flush(worker, rows, harvest)
+            _harvest(rows, harvest)
+            worker.resume()
             begun = clock()
         sent = clock()
         tokens = play(worker, plan, len(rows))
@@ -79,7 +82,8 @@ def replay(
         if scheduler.accept(plan, tokens):
             _admit(scheduler, since, timing, begun, now)
     timing.busy_ns += clock() - begun
-    _flush(worker, rows, harvest, resume=False)
+    worker.pause()
+    _harvest(rows, harvest)
     return timing
 
 
@@ -99,9 +103,6 @@ def _note(timing: Timing, plan: Plan, tokens: Sequence[int], rows: list[Row], sp
         made.append(token)
 
 
-def _flush(worker: LmWorker, rows: list[Row], harvest: Harvest, *, resume: bool = True) -> None:
-    worker.pause()
+def _harvest(rows: list[Row], harvest: Harvest) -> None:
     harvest(rows)
     rows.clear()
-    if resume:
-        worker.resume()

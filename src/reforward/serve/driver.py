@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from reforward.domain.errors import CandidateFailed, EngineLost, ReforwardError
 from reforward.serve.lane import Lane
@@ -20,6 +20,7 @@ MOST_FALLS = 6
 """Workers that may die under one sequence without giving it a token; then it is taken for the cause."""
 KILLED = 0.2
 """What a kill from outside, or the loss of the engine, counts for: it says little about a request."""
+OVER = "the server is about to end; start it again"
 Role = Literal["main", "canary", "stock", "old"]
 T = TypeVar("T")
 
@@ -54,6 +55,8 @@ class Driver:
         self.thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self.died: BaseException | None = None
         """An error of our own that ended the thread."""
+        self._asked: set[Future[Any]] = set()
+        self._lock, self._over = threading.Lock(), False
 
     # --- from any thread ---
 
@@ -80,9 +83,11 @@ class Driver:
                 future.set_exception(error)
                 raise
 
-        if not self.thread.is_alive():
-            raise EngineLost("the server is about to end; start it again")
-        self.inbox.put(run)
+        with self._lock:
+            if self._over or not self.thread.is_alive():
+                raise EngineLost(OVER)
+            self._asked = {one for one in self._asked if not one.done()} | {future}
+            self.inbox.put(run)
         return future
 
     def submit(self, sequence: Sequence) -> None:
@@ -142,6 +147,12 @@ class Driver:
         except BaseException as error:
             self.died = error
             raise
+        finally:
+            with self._lock:
+                self._over = True
+            for future in self._asked:
+                if not future.done():
+                    future.set_exception(EngineLost(OVER))
 
     def _drive(self) -> None:
         while True:

@@ -85,7 +85,7 @@ class Trial:
         if sequence.moves or notes.candidate == "mixed":
             return
         self.notes[notes.arm].append(notes)
-        if self.looked[notes.arm] < LOOKS:
+        if self.looked[notes.arm] < LOOKS and self.ended_by is None:
             self.looked[notes.arm] += 1
             self.queue.append(sequence)
 
@@ -115,6 +115,8 @@ class Trial:
     def end(self, outcome: Outcome, reason: str) -> None:
         """A worker of either arm is gone."""
         self.ended_by = self.ended_by or Ruling(outcome=outcome, reason=reason)
+        self.queue.clear()
+        self.under = None  # what was being looked at is in the hands of a worker that may be gone
 
     def ruling(self, *, memory: int, incumbent_memory: int, weights: int, late: bool) -> Ruling | None:
         """The decision, or None while it is open. Memory: bytes of a worker beyond what all share."""

@@ -59,7 +59,7 @@ class Builder:
         while (candidate := self._next()) is not None:
             begun = time.monotonic()
             try:
-                with suppress(CandidateFailed, EngineLost):
+                with suppress(CandidateFailed, EngineLost, OSError):
                     self.engine.build(candidate)
             finally:
                 self.seconds += time.monotonic() - begun
